@@ -13,7 +13,8 @@ from headrace.base.counted import counted
 from headrace.base.errors import PlanError
 from headrace.experiment.foreign import logs
 from headrace.experiment.foreign import names as names_of
-from headrace.experiment.foreign.alike import ALIKE, DURATIONS, meaning, unified
+from headrace.experiment.foreign.alike import DURATIONS, meaning, unified
+from headrace.experiment.foreign.brought import are_alike, brought_along
 from headrace.experiment.foreign.confounded import confounded
 from headrace.experiment.foreign.formats import FORMATS
 from headrace.experiment.foreign.row import Row, Table
@@ -65,7 +66,8 @@ def read_outputs(
     notes += _assumed(good)
     good, zeros = _without_zeros(good, responses, factors)
     _check_alike(good, {*factors, *mixed})
-    lines = [(each.place, {**each.run.settings, **each.levels}) for each in good]
+    notes += brought_along([(each.run.about, _all(each), each.place) for each in good], factors, mixed)
+    lines = [(each.place, _all(each)) for each in good]
     # File names on some systems have no capitals, and people forget them on the others.
     named = list(good[0].levels)
     own = [name for name in named if name in factors or not factors]
@@ -196,8 +198,13 @@ def _without_zeros(
 
 def _levels_of(placed: _Placed, factors: Collection[str]) -> str:
     """``filesystem=xfs, threads=16``."""
-    known = {**placed.run.settings, **placed.levels}
+    known = _all(placed)
     return ", ".join(f"{name}={known[name]}" for name in factors if name in known)
+
+
+def _all(placed: _Placed) -> dict[str, str]:
+    """What is known of a run: the levels in its file's name say more than it does itself."""
+    return {**placed.run.about, **placed.run.settings, **placed.levels}
 
 
 def _check_alike(runs: Sequence[_Placed], allowed: Collection[str]) -> None:
@@ -209,7 +216,7 @@ def _check_alike(runs: Sequence[_Placed], allowed: Collection[str]) -> None:
             values.setdefault(each.run.settings.get(name, "unknown"), []).append(each.place)
         if (
             len(values) < 2
-            or (names_of.setting(name) in DURATIONS and _are_alike(list(values)))
+            or (names_of.setting(name) in DURATIONS and (are_alike(list(values)) or _did_the_same(runs)))
             or _is_a_level(runs, name)
         ):
             continue
@@ -234,13 +241,9 @@ def _is_a_level(runs: Sequence[_Placed], setting: str) -> bool:
     )
 
 
-def _are_alike(texts: Sequence[str]) -> bool:
-    """Whether all are numbers that differ by little."""
-    try:
-        values = [float(text) for text in texts]
-    except ValueError:
-        return False
-    return min(values) > 0 and max(values) <= (1 + ALIKE) * min(values)
+def _did_the_same(runs: Sequence[_Placed]) -> bool:
+    """Whether all ended when so much was done: then their time is a result."""
+    return len({each.run.work for each in runs}) == 1 and runs[0].run.work is not None
 
 
 def _positive(responses: Mapping[str, float]) -> dict[str, float]:

@@ -8,7 +8,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 
@@ -18,13 +18,17 @@ class Run:
 
     ``responses``: name with its unit -> value, also zero. ``settings``: ``duration_s``, ``threads`` and others, as
     text. ``problem``: why it failed or is incomplete; empty for a run that ended as it should. ``assumed``: what
-    the file cannot say and was taken for granted.
+    the file cannot say and was taken for granted. ``about``: whatever else it says of how, on what and with which
+    version it was made: a factor may bring it along, runs of the same levels may not differ in it. ``work``: how
+    much was done, for runs that end with it and not with their time.
     """
 
     responses: Mapping[str, float] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
     problem: str = ""
     assumed: str = ""
+    about: Mapping[str, str] = field(default_factory=dict)
+    work: float | None = None
 
 
 class OtherVariant(Exception):
@@ -109,7 +113,7 @@ def once(runs: Sequence[Run]) -> list[Run]:
         problem = next((run.problem for run in same if run.problem), "")
         shared = [name for name in same[0].responses if all(name in run.responses for run in same)]
         means = {name: math.fsum(run.responses[name] / len(same) for run in same) for name in shared}
-        found.append(Run(means, same[0].settings, problem, same[0].assumed))
+        found.append(replace(same[0], responses=means, problem=problem))
     return found
 
 
@@ -121,6 +125,25 @@ def cells_of(text: str, separator: str = ",") -> list[list[str]]:
     except csv.Error:
         rows.append([])
     return rows
+
+
+def groups(text: str, patterns: Mapping[str, str]) -> dict[str, str]:
+    """What the first group of each pattern finds, by its name; those that find nothing are left out."""
+    found = {name: re.search(pattern, text, re.MULTILINE) for name, pattern in patterns.items()}
+    return {name: match[1].strip() for name, match in found.items() if match}
+
+
+def texts(content: Any, names: Mapping[str, str] | Sequence[str]) -> dict[str, str]:
+    """The settings in an object of JSON, as text; those that are not there, or empty, are left out."""
+    keys = names if isinstance(names, Mapping) else {name: name for name in names}
+    found = {}
+    for ours, key in keys.items():
+        value = within(content, *key.split("."))
+        if isinstance(value, list):
+            value = " ".join(map(str, value))
+        if isinstance(value, str | int | float) and value != "":
+            found[ours] = text_of(value) if isinstance(value, float) else str(value)
+    return found
 
 
 def text_of(value: float) -> str:

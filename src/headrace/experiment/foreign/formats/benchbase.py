@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from headrace.experiment.foreign.run import OtherVariant, Run, known, number, parsed, text_of
+from headrace.experiment.foreign.run import OtherVariant, Run, known, number, parsed, text_of, texts
 
 NAME = "BenchBase (summary.json)"
 
@@ -39,7 +39,8 @@ def read(text: str) -> list[Run] | None:
     for name, key in {"benchmark": "Benchmark Type", "threads": "terminals", "scale": "scalefactor"}.items():
         if isinstance(content.get(key), str | int):
             settings[name] = str(content[key])
-    return [Run(responses, settings, _problem(content, responses))]
+    about = texts(content, {"dbms": "DBMS Type", "dbms_version": "DBMS Version", "isolation": "isolation"})
+    return [Run(responses, settings, _problem(content, responses), about=about)]
 
 
 def _problem(content: dict[str, Any], responses: dict[str, float]) -> str:

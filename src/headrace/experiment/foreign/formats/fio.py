@@ -15,6 +15,14 @@ WHOLE = 0.95
 _FATAL = re.compile(r"^fio: (?!terminating)[^\n]*", re.MULTILINE)
 #: All kinds of requests are one with --unified_rw_reporting.
 _SIDES = ("read", "write", "trim", "mixed")
+#: Other names of options that are settings.
+_ALSO = {"bs": "blocksize", "rw": "readwrite"}
+#: Options that are settings already, that say where files are, or what is written about a run.
+_OF_NO_MATTER = re.compile(
+    r"bs|blocksize|iodepth|rw|readwrite|ioengine|numjobs|name|description|filename|filename_format|directory|opendir"
+    r"|unlink|randseed|group_reporting|new_group|stonewall|wait_for|exitall|thread|write_\w+_log|log_\w+"
+    r"|per_job_logs|percentile_list|\w*lat_percentiles|disable_\w+|gtod_\w+|unified_rw_reporting|nice|mountpoint"
+)
 _TRY = "fio --output-format=json --output=FILE, and without --status-interval"
 
 
@@ -75,15 +83,34 @@ def _run(content: dict[str, Any], jobs: list[dict[str, Any]]) -> Run:
     if not found:  # nothing was done, which is a result
         found = {f"{side}_iops": 0.0 for side in _sides(content, jobs)}
     options = [{**_table(content, "global options"), **_table(job, "job options")} for job in jobs]
-    settings = {"jobs": str(len(jobs))}
+    # With --group_reporting there is one entry for all jobs of a group.
+    told = [int(count) for each in options if (count := str(each.get("numjobs", ""))).isdigit()]
+    settings = {"jobs": str(max([len(jobs), *told]))}
     for name, key in {"block_size": "bs", "iodepth": "iodepth", "mode": "rw", "engine": "ioengine"}.items():
-        values = sorted({str(each[key]) for each in options if key in each})
+        keys = (key, _ALSO.get(key, key))
+        values = sorted({str(each[own]) for each in options for own in keys if own in each})
         if values:
             settings[name] = ",".join(values)
     runtimes = [number(job, side, "runtime") or 0.0 for job in jobs for side in _SIDES]
     if max(runtimes) > 0:
         settings["duration_s"] = text_of(round(max(runtimes) / 1e3, 1))
-    return Run(found, settings, _problem(jobs) or _cut_short(options, max(runtimes) / 1e3))
+    done = sum(number(job, side, "io_bytes") or 0.0 for job in jobs for side in _SIDES)
+    problem = _problem(jobs) or _cut_short(options, max(runtimes) / 1e3)
+    return Run(found, settings, problem, about=_about(content, options), work=done or None)
+
+
+def _about(content: dict[str, Any], options: list[dict[str, Any]]) -> dict[str, str]:
+    """The version, and every option that says how requests were made; not where, nor what was written of it."""
+    found: dict[str, str] = {}
+    if isinstance(version := content.get("fio version"), str):
+        found["fio_version"] = version.removeprefix("fio-")
+    for name in sorted({name for each in options for name in each}):
+        values = sorted({str(each.get(name, "not said")) for each in options})
+        if name == "filename" and all(value.startswith("/dev/") for value in values):
+            found["device"] = ",".join(values)
+        elif not _OF_NO_MATTER.fullmatch(name):
+            found[name.replace("-", "_")] = ",".join(values) or "1"
+    return found
 
 
 def _cut_short(options: list[dict[str, Any]], seconds: float) -> str:

@@ -8,12 +8,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from headrace.experiment.foreign.run import Run, cells_of, known, number, once, parsed, rows_of, within
+from headrace.experiment.foreign.run import (
+    Run,
+    cells_of,
+    groups,
+    known,
+    number,
+    once,
+    parsed,
+    rows_of,
+    texts,
+    within,
+)
 
 NAME = "Google Benchmark"
 
+_CONTEXT = {
+    "build": "library_build_type",
+    "num_cpus": "num_cpus",
+    "host": "host_name",
+    "cpu_scaling": "cpu_scaling_enabled",
+}
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 _AGGREGATE = re.compile(r"(.+)_(?:mean|median|stddev|cv|min|max|BigO|RMS)")
 _ALONE = "it has aggregates alone (--benchmark_report_aggregates_only)"
@@ -28,6 +46,15 @@ _TIMES = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "m": -1, "u": -
 
 
 def read(text: str) -> list[Run] | None:
+    runs = _read(text)
+    context = within(parsed(text), "context") if runs else None
+    about = texts(context, _CONTEXT) | groups(text, {"num_cpus": r"^Run on \((\d+) X "})
+    if re.search(r"^\*+WARNING\*+ Library was built as DEBUG", text, re.MULTILINE):
+        about["build"] = "debug"
+    return [replace(run, about=about) for run in runs] if runs else runs
+
+
+def _read(text: str) -> list[Run] | None:
     if (start := text.find(_CSV)) >= 0:
         return _of_csv(text[start:])
     plain = _COLOUR.sub("", text)
@@ -83,8 +110,8 @@ def _run(result: Mapping[str, Any]) -> Run:
     settings = {"benchmark": name}
     if (threads := number(result, "threads")) is not None:
         settings["threads"] = f"{threads:.0f}"
-    elif told := re.search(r"/threads:(\d+)", name):
-        settings["threads"] = told[1]
+    elif match := re.search(r"/threads:(\d+)", name):
+        settings["threads"] = match[1]
     return Run(found, settings, problem)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from headrace.experiment.foreign.run import Run
+from headrace.experiment.foreign.run import Run, groups, text_of
 
 NAME = "HammerDB"
 
@@ -13,6 +13,13 @@ _QUERIES = re.compile(
     r"Geometric mean of query times[^\n]*?is \[?([\d.]+)\]?|geomean of ([\d.]+) seconds", re.IGNORECASE
 )
 _OURS = re.compile(r"^Vuser \d+:|HammerDB CLI|TEST RESULT :", re.MULTILINE)
+_VERSION = {"hammerdb_version": r"HammerDB CLI v([\d.]+)"}
+_ABOUT = {
+    "minutes": r"Timing test period of (\d+) in minutes",
+    "rampup_minutes": r"Beginning rampup time of (\d+) minutes",
+    "warehouses": r"Warehouses = (\d+)",
+    "database": r"TEST RESULT : System achieved \d+ NOPM from \d+ (\S+) TPM",
+}
 _ACTIVE = re.compile(r"(\d+) Active Virtual Users configured")
 
 
@@ -33,7 +40,15 @@ def read(text: str) -> list[Run] | None:
         else "it does not say that its users have finished"
     )
     runs = []
+    start = 0
     for number, match in enumerate(achieved):
         settings = {"virtual_users": users[number]} if len(users) == len(achieved) else {}
-        runs.append(Run({"nopm": float(match[1]), "tpm": float(match[2])}, settings, problem))
-    return runs + [Run({"geomean_s": seconds}, {}, problem) for seconds in queries]
+        own = groups(text[start : match.end()], _ABOUT)
+        start = match.end()
+        if minutes := own.pop("minutes", ""):
+            settings["duration_s"] = text_of(60 * float(minutes))
+        about = groups(text, _VERSION) | own
+        runs.append(Run({"nopm": float(match[1]), "tpm": float(match[2])}, settings, problem, about=about))
+    return runs + [
+        Run({"geomean_s": seconds}, {}, problem, about=groups(text, _VERSION)) for seconds in queries
+    ]

@@ -5,12 +5,28 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from headrace.experiment.foreign.run import OtherVariant, Run, known, number, parsed, pieces, text_of, within
+from headrace.experiment.foreign.run import (
+    OtherVariant,
+    Run,
+    groups,
+    known,
+    number,
+    parsed,
+    pieces,
+    text_of,
+    within,
+)
 
 NAME = "k6, wrk, ab or siege"
 
 #: Share of the requests that may fail, and of its time that a run must have lasted.
 FEW_ERRORS, WHOLE = 0.01, 0.95
+_ABOUT_AB = {
+    "server": r"^Server Hostname:\s+(\S+)",
+    "path": r"^Document Path:\s+(\S+)",
+    "document_bytes": r"^Document Length:\s+(\d+) bytes",
+    "tls": r"^SSL/TLS Protocol:\s+(\S+)",
+}
 _MS = {"us": 1e-3, "ms": 1.0, "s": 1e3, "m": 60e3}
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -50,9 +66,9 @@ def _k6(metrics: dict[str, Any]) -> Run:
         min_ms=of("http_req_duration", "min"),
         max_ms=of("http_req_duration", "max"),
     )
-    told = metrics.get("http_req_duration")
-    told = within(told, "values") or told
-    for name in told if isinstance(told, dict) else ():
+    tails = metrics.get("http_req_duration")
+    tails = within(tails, "values") or tails
+    for name in tails if isinstance(tails, dict) else ():
         tail = re.fullmatch(r"p\((\d[\d.]*)\)", name)
         if tail and (value := of("http_req_duration", name)) is not None:
             found[f"p{float(tail[1]):g}_ms"] = value
@@ -66,7 +82,11 @@ def _k6(metrics: dict[str, Any]) -> Run:
     if not problem and passed is not None and 1 - passed > FEW_ERRORS:
         problem = f"{1 - passed:.1%} of its checks failed"
     vus = of("vus_max", "max") or of("vus_max", "value")
-    return Run(found, {"clients": text_of(vus)} if vus is not None else {}, problem)
+    settings = {"clients": text_of(vus)} if vus is not None else {}
+    done, rate = of("http_reqs", "count"), found.get("requests_s")
+    if done and rate:
+        settings["duration_s"] = text_of(round(done / rate, 1))
+    return Run(found, settings, problem, work=done or None)
 
 
 _SIEGE = re.compile(r"^\{?[ \t]*\"?transactions\"?:\s+(\d+)", re.MULTILINE | re.IGNORECASE)
@@ -78,34 +98,36 @@ def _sieges(text: str) -> list[Run]:
         if re.search(r"^\*\* SIEGE [\d.]+|^The server is now under siege|siege aborted", text, re.MULTILINE):
             return [Run(problem="it has no report at its end: it was interrupted, or aborted")]
         return []
-    return [_siege(part) for part in pieces(_SIEGE, text)]
+    about = groups(text, {"clients": r"^\*\* Preparing (\d+) concurrent users"})
+    return [_siege(part, about) for part in pieces(_SIEGE, text)]
 
 
-def _siege(part: str) -> Run:
-    told = {
+def _siege(part: str, about: dict[str, str]) -> Run:
+    said = {
         name.lower().replace(" ", "_"): float(value)
         for name, value in re.findall(r"^\{?[ \t]*\"?([A-Za-z_ ]+?)\"?:\s+([\d.]+)", part, re.MULTILINE)
     }
-    if "transaction_rate" not in told or "shortest_transaction" not in told:
+    if "transaction_rate" not in said or "shortest_transaction" not in said:
         return Run(problem="its report is cut off")
-    measured = {"transactions_s": told["transaction_rate"], "max_ms": told["longest_transaction"] * 1e3}
-    if mean := told.get("response_time", 0.0):
+    measured = {"transactions_s": said["transaction_rate"], "max_ms": said["longest_transaction"] * 1e3}
+    if mean := said.get("response_time", 0.0):
         # Seconds, unless another unit stands behind.
         measured["mean_ms"] = mean * (1.0 if re.search(r"response.time\"?:\s+[\d.]+ ms", part, re.I) else 1e3)
-    lost = told.get("failed_transactions", 0.0)
+    lost = said.get("failed_transactions", 0.0)
     problem = (
         f"{lost:,.0f} transactions failed"
-        if lost > FEW_ERRORS * max(told.get("transactions", 0.0), 1)
+        if lost > FEW_ERRORS * max(said.get("transactions", 0.0), 1)
         else ""
     )
-    if not problem and told.get("availability", 100.0) < 100 * (1 - FEW_ERRORS):
-        problem = f"only {told['availability']:g}% of its transactions succeeded"
-    settings = {"duration_s": text_of(round(told.get("elapsed_time", 0.0), 1))}
+    if not problem and said.get("availability", 100.0) < 100 * (1 - FEW_ERRORS):
+        problem = f"only {said['availability']:g}% of its transactions succeeded"
+    settings = {"duration_s": text_of(round(said.get("elapsed_time", 0.0), 1))}
     return Run(
         measured,
         settings,
         problem,
         "that siege was not stopped early: its report is as that of a shorter run",
+        about=about,
     )
 
 
@@ -137,7 +159,7 @@ def _wrk(part: str) -> Run:
     bad = [int(count) for count in re.findall(r"(?:connect|read|write|timeout) (\d+)", part)]
     bad += [int(count) for count in re.findall(r"Non-2xx or 3xx responses: (\d+)", part)]
     problem = f"{sum(bad):,} requests failed" if sum(bad) > FEW_ERRORS * int(done[1]) else ""
-    return Run(found, settings, problem)
+    return Run(found, settings, problem, about=groups(part, {"url": r"^Running \S+ test @ (\S+)"}))
 
 
 def _ab(part: str) -> Run:
@@ -169,4 +191,7 @@ def _ab(part: str) -> Run:
     bad = re.findall(r"^(?:Failed requests|Non-2xx responses|Write errors):\s+(\d+)", part, re.MULTILINE)
     failed = sum(int(count) for count in bad)
     problem = f"{failed:,} requests failed" if failed > FEW_ERRORS * int(done[1]) else ""
-    return Run(found, settings, problem)
+    about = groups(part, _ABOUT_AB)
+    if re.search(r"^Keep-Alive requests:", part, re.MULTILINE):
+        about["keep_alive"] = "1"
+    return Run(found, settings, problem, about=about)

@@ -13,11 +13,16 @@ from headrace.experiment.foreign.run import (
     number,
     parsed,
     rows_of,
+    texts,
     within,
 )
 
 NAME = "JMH"
 
+_ABOUT = (
+    "jmhVersion", "jdkVersion", "vmName", "jvmArgs", "forks", "warmupIterations", "warmupTime",
+    "measurementIterations", "measurementTime", "measurementBatchSize",
+)  # fmt: skip
 _PEOPLE = re.compile(
     r"^# (JMH version|Run complete|Run progress|VM version): |^Benchmark +Mode +Cnt +Score", re.MULTILINE
 )
@@ -48,7 +53,7 @@ def _of_json(result: dict[str, Any]) -> Run:
             settings[name] = str(result[name])
     parameters = result.get("params")
     settings |= {str(k): str(v) for k, v in parameters.items()} if isinstance(parameters, dict) else {}
-    return Run(found, settings, "" if found else "it has no score")
+    return Run(found, settings, "" if found else "it has no score", about=texts(result, _ABOUT))
 
 
 def _of_table(text: str, separator: str) -> list[Run]:

@@ -11,10 +11,12 @@ from headrace.experiment.foreign.run import (
     Run,
     closed,
     documents,
+    groups,
     known,
     number,
     parsed,
     text_of,
+    texts,
     within,
 )
 
@@ -30,6 +32,16 @@ _ERROR = re.compile(r"^(?:Could not connect to Redis|Error from server|Error: )[
 _SUMMARY = re.compile(r"latency summary \(msec\):\n +([a-z0-9 .]+)\n +([\d. ]+)\n")
 _TABLE = re.compile(r"^ALL STATS$", re.MULTILINE)
 _OF_MEMTIER = re.compile(r"^\[RUN #\d+|^Connection error: |Maximum reconnection attempts", re.MULTILINE)
+_ABOUT = {
+    "keep_alive": r"^ +keep alive: (\d+)",
+    "save": r"^ +host configuration \"save\": (.+)$",
+    "appendonly": r"^ +host configuration \"appendonly\": (\w+)",
+}
+#: What memtier_benchmark writes of a run, and is no part of it.
+_OF_NO_MATTER = frozenset({
+    "out_file", "json_out_file", "client_stats", "hdr_prefix", "show_config", "hide_histogram",
+    "print_percentiles", "print_all_runs", "debug", "no_expiry", "authenticate", "uri", "cert", "key", "cacert",
+})  # fmt: skip
 _SEVERAL = "memtier_benchmark's best, worst and average of several runs"
 _ONE = "memtier_benchmark --run-count=1, with a file for each run"
 
@@ -119,7 +131,8 @@ def _test(name: str, part: str, problem: str) -> Run:
             found[f"{'mean' if key == 'avg' else key}_ms"] = float(value)
     elif "latency summary" in part or "throughput summary" in part:
         problem = problem or "its summary is cut off"
-    return Run(found, settings, problem or ("" if rate else "it was interrupted: it has no result"))
+    problem = problem or ("" if rate else "it was interrupted: it has no result")
+    return Run(found, settings, problem, about=groups(part, _ABOUT))
 
 
 def _memtier(text: str) -> Run:
@@ -190,9 +203,13 @@ def _of_json(content: dict[str, Any]) -> Run:
         number(content, "ALL STATS", "Runtime", "Total duration"),
         number(content, "run information", "Seconds"),
     )
+    told = content.get("configuration")
+    about = texts(
+        told, [name for name in told if name not in _OF_NO_MATTER] if isinstance(told, dict) else []
+    )
     problem = "" if "ops_s" in found else "it has no rate"
     if str(within(content, "ALL STATS", "Runtime", "Interrupted")).lower() == "true":
         problem = "it was interrupted"
     elif ran is not None and asked and ran / 1e3 < WHOLE * asked:
         problem = f"it ran for {ran / 1e3:.1f} of {asked:g} s"
-    return Run(found, settings, problem)
+    return Run(found, settings, problem, about=about)

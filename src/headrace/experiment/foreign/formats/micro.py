@@ -7,16 +7,29 @@ machine's state.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 from headrace.base.counted import counted
-from headrace.experiment.foreign.run import OtherVariant, Run, known, number, once, parsed, rows_of, within
+from headrace.experiment.foreign.run import (
+    OtherVariant,
+    Run,
+    groups,
+    known,
+    number,
+    once,
+    parsed,
+    rows_of,
+    texts,
+    within,
+)
 
 NAME = "hyperfine, pytest-benchmark or go test -bench"
 
 _NO_JSON = re.compile(
     r"^Benchmark (#?\d+|1): |^command,mean,stddev,|^\| Command +\| +Mean \[|^\| Mean \[", re.MULTILINE
 )
+_MACHINE = {"python_version": "python_version", "host": "node", "cpu": "cpu.brand_raw", "system": "release"}
 _GO = re.compile(r"^(Benchmark\S+?)(?:-(\d+))?\s+(\d+)\s+([\d.]+(?:e[+-]?\d+)?) ns/op", re.MULTILINE)
 
 
@@ -32,21 +45,28 @@ def read(text: str) -> list[Run] | None:
         return [_hyperfine(each) for each in rows_of(content["results"])]
     benchmarks = rows_of(within(content, "benchmarks"))
     if benchmarks and "stats" in benchmarks[0]:
-        return [_pytest(each) for each in benchmarks]
+        about = texts(within(content, "machine_info"), _MACHINE)
+        return [replace(_pytest(each), about=about) for each in benchmarks]
     return None
 
 
 def _hyperfine(result: dict[str, Any]) -> Run:
     times = {f"{name}_s": number(result, name) for name in ("mean", "median", "min", "max")}
-    told = result.get("exit_codes")
-    codes = [code for code in told if code != 0] if isinstance(told, list) else []
+    ended = result.get("exit_codes")
+    codes = [code for code in ended if code != 0] if isinstance(ended, list) else []
     problem = f"it ended with exit code {codes[0]} {counted(len(codes), 'time')}" if codes else ""
     # A command that a signal ended has no exit code.
     if None in codes:
         problem = f"it was killed by a signal {counted(codes.count(None), 'time')}"
     if not problem and times["mean_s"] is None:
         problem = "it has no mean"
-    return Run(known(**times), {"command": str(result.get("command"))}, problem)
+    command = str(result.get("command"))
+    given = result.get("parameters")
+    about = {str(name): str(value) for name, value in given.items()} if isinstance(given, dict) else {}
+    for name, value in about.items():
+        # The command is one, whatever the parameter's value.
+        command = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", f"{{{name}}}", command) if value else command
+    return Run(known(**times), {"command": command}, problem, about=about)
 
 
 def _pytest(result: dict[str, Any]) -> Run:
@@ -61,9 +81,10 @@ def _go(text: str) -> list[Run]:
     failed = re.search(r"^(--- FAIL|FAIL\b|panic: )[^\n]*", text, re.MULTILINE)
     ended = re.search(r"^(PASS|ok\s)", text, re.MULTILINE)
     problem = f"it failed: {failed[0][:80]}" if failed else "" if ended else "it does not end with PASS"
+    about = groups(text, {"goos": r"^goos: (\w+)", "goarch": r"^goarch: (\w+)", "cpu": r"^cpu: (.+)$"})
     # -cpu 1,4 runs each benchmark with as many threads; one has no suffix.
     runs = [
-        Run({"mean_ns": float(ns)}, {"benchmark": name, "cpus": cpus or "1"}, problem)
+        Run({"mean_ns": float(ns)}, {"benchmark": name, "cpus": cpus or "1"}, problem, about=about)
         for name, cpus, _, ns in _GO.findall(text)
     ]
     return once(runs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from headrace.experiment.foreign.run import OtherVariant, Run
+from headrace.experiment.foreign.run import OtherVariant, Run, groups
 
 NAME = "mysqlslap"
 
@@ -34,6 +34,7 @@ def _run(part: str, error: str) -> Run:
     clients = re.search(r"Number of clients running queries: (\d+)", part)
     queries = re.search(r"Average number of queries per client: (\d+)", part)
     settings = {"clients": clients[1]} if clients else {}
+    engine = groups(part, {"engine": r"^\s*Running for engine (\S+)"})
     if queries:
         settings["queries_per_client"] = queries[1]
     if found.get("mean_ms"):
@@ -45,4 +46,4 @@ def _run(part: str, error: str) -> Run:
         if len(settings) == 2 and len(found) >= 3
         else "its report is cut off"
     )
-    return Run(found, settings, problem)
+    return Run(found, settings, problem, about=engine)

@@ -5,7 +5,17 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from headrace.experiment.foreign.run import OtherVariant, Run, known, number, parsed, pieces, text_of, within
+from headrace.experiment.foreign.run import (
+    OtherVariant,
+    Run,
+    known,
+    number,
+    parsed,
+    pieces,
+    text_of,
+    texts,
+    within,
+)
 
 NAME = "iperf3"
 
@@ -51,18 +61,19 @@ def _of_json(content: dict[str, Any]) -> Run:
         lost_percent=number(end, "sum", "lost_percent"),
     )
     settings = {"duration_s": text_of(round(seconds, 1))} if seconds is not None else {}
-    told = within(content, "start", "test_start")
-    if (streams := number(told, "num_streams")) is not None:
-        settings["streams"] = text_of(streams)
-    if isinstance(protocol := within(told, "protocol"), str):
-        settings["protocol"] = protocol
-    if (reverse := number(told, "reverse")) is not None:
-        settings["reverse"] = text_of(reverse)
+    asked_for = within(content, "start", "test_start")
+    settings |= texts(asked_for, {"streams": "num_streams", "protocol": "protocol", "reverse": "reverse"})
+    about = texts(
+        asked_for, ("blksize", "omit", "bytes", "blocks", "tos", "target_bitrate", "bidir", "fqrate")
+    )
+    about |= texts(content["start"], {"iperf_version": "version", "tcp_mss": "tcp_mss_default"})
+    about |= texts(end, {"congestion": "sender_tcp_congestion"})
     problem = str(content["error"])[:120] if content.get("error") else ""
-    asked = number(told, "duration")
+    asked = number(asked_for, "duration")
     if not problem and asked and seconds is not None and seconds < 0.95 * asked:
         problem = f"it ran for {seconds:.1f} of {asked:g} s"
-    return Run(found, settings, problem or ("" if "received_mbit_s" in found else "it has no result"))
+    problem = problem or ("" if "received_mbit_s" in found else "it has no result")
+    return Run(found, settings, problem, about=about)
 
 
 def _of_text(part: str) -> Run:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import re
 
-from headrace.experiment.foreign.run import OtherVariant, Run
+from headrace.experiment.foreign.run import OtherVariant, Run, groups
 
 NAME = "pgbench"
 
+_ABOUT = {
+    "pgbench_version": r"^pgbench \(([^)]+)\)",
+    "partition_method": r"^partition method: (\w+)",
+    "partitions": r"^partitions: (\d+)",
+    "transactions_per_client": r"^number of transactions per client: (\d+)",
+}
 _LOG = re.compile(r"(\d+ \d+ \d+ \d+ \d{10} \d+( \d+)*\n){3}|(\d{10}( \d+){5,}\n)+$")
 
 
@@ -53,7 +59,12 @@ def _run(part: str) -> Run:
     }.items():
         if match := re.search(pattern, part):
             settings[name] = match[1]
-    return Run(found, settings, _problem(part, found))
+    about = groups(part, _ABOUT)
+    if "rate limit schedule lag" in part:
+        about["rate_limited"] = "1"
+    if re.search(r"\(including reconnection|^average connection time", part, re.MULTILINE):
+        about["reconnects"] = "1"
+    return Run(found, settings, _problem(part, found), about=about)
 
 
 def _problem(part: str, found: dict[str, float]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from headrace.experiment.foreign.run import Run, pieces
+from headrace.experiment.foreign.run import Run, groups, pieces
 
 NAME = "stress-ng (--metrics)"
 
@@ -42,6 +42,9 @@ def _runs(part: str) -> list[Run]:
     runs = []
     for stressor, _, seconds, real, cpu in _LINE.findall(part):
         settings = {"stressor": stressor, "duration_s": f"{float(seconds):.3g}"}
+        settings |= groups(
+            part, {"instances": rf"dispatching hogs: (?:[^\n]* )?(\d+) {re.escape(stressor)}\b"}
+        )
         whole = float(asked[1]) * _SECONDS.get(asked[2], 0) if asked else 0.0
         short = f"it ran for {seconds} of {whole:g} s" if float(seconds) < WHOLE * whole else ""
         runs.append(
@@ -54,7 +57,7 @@ def _of_yaml(text: str) -> list[Run]:
     runs = []
     parts = pieces(_STRESSOR, text)
     for index, part in enumerate(parts):
-        told = {
+        said = {
             key: float(value)
             for key, value in re.findall(r"^ +([\w-]+): (\d+(?:\.\d+)?) *$", part, re.MULTILINE)
         }
@@ -62,10 +65,10 @@ def _of_yaml(text: str) -> list[Run]:
             "bogo_ops_s": "bogo-ops-per-second-real-time",
             "bogo_ops_cpu_s": "bogo-ops-per-second-usr-sys-time",
         }
-        found = {ours: told[name] for ours, name in names.items() if name in told}
+        found = {ours: said[name] for ours, name in names.items() if name in said}
         settings = {"stressor": part.split(":", 1)[1].split()[0]}
-        if "wall-clock-time" in told:
-            settings["duration_s"] = f"{told['wall-clock-time']:.3g}"
+        if "wall-clock-time" in said:
+            settings["duration_s"] = f"{said['wall-clock-time']:.3g}"
         # The file ends with three dots; a number may be cut before them.
         last = index == len(parts) - 1
         whole = "bogo_ops_s" in found and (not last or re.search(r"^\.\.\.", part, re.MULTILINE))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from headrace.experiment.foreign.run import Run, pieces, text_of
+from headrace.experiment.foreign.run import Run, groups, pieces, text_of
 
 NAME = "sysbench"
 
@@ -80,7 +80,31 @@ def _run(part: str) -> Run:
     if percentile:
         responses[f"p{float(percentile[1]):g}_ms"] = float(percentile[2])
     has_tail = percentile is not None or "percentile stats:" in part
-    return Run(responses, settings, _problem(part, responses, duration, has_tail=has_tail))
+    problem = _problem(part, responses, duration, has_tail=has_tail)
+    return Run(responses, settings, problem, about=_about(part), work=done)
+
+
+_ABOUT = {
+    "sysbench_version": r"^sysbench (\d[\w.]*)",
+    "file_flags": r"^Extra file open flags: (.+)$",
+    "files": r"^(\d+) files, ",
+    "file_size": r"^(\S+) total file size$",
+    "io_mode": r"^Using (\w+) I/O mode$",
+    "fsync_every": r"^Periodic FSYNC enabled, calling fsync\(\) each (\d+) requests",
+    "read_write_ratio": r"^Read/Write ratio for combined random IO test: (\S+)",
+    "total_size": r"^  total size: (\S+)",
+    "scope": r"^  scope: (\w+)",
+}
+
+
+def _about(part: str) -> dict[str, str]:
+    """How it was made; which script ran is known by what each transaction did."""
+    found = groups(part, _ABOUT)
+    done = _first(r"^\s*transactions:\s+(\d+)", part)
+    for kind, pattern in {"queries": r"^\s*queries:\s+(\d+)", "reads": r"^\s*read:\s+(\d+)"}.items():
+        if done and (count := _first(pattern, part)) is not None:
+            found[f"{kind}_per_transaction"] = f"{count / done:.3g}"
+    return found
 
 
 def _settings(part: str) -> dict[str, str]:
@@ -95,8 +119,8 @@ def _settings(part: str) -> dict[str, str]:
         "operation": r"^  operation: (\w+)",
         "primes": r"^Prime numbers limit: (\d+)",
     }.items():
-        if (told := re.search(pattern, part, re.MULTILINE)) is not None:
-            settings[name] = told[1]
+        if (match := re.search(pattern, part, re.MULTILINE)) is not None:
+            settings[name] = match[1]
     return settings
 
 

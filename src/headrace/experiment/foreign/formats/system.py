@@ -90,6 +90,7 @@ def _perf(part: str) -> Run:
         {"repeats": runs[1] if runs else "1"},
         problem,
         assumed="that the command ended well: perf stat does not say so",
+        about={"command": re.sub(r" \(\d+ runs\):?$|:$", "", head.partition(" for ")[2])},
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from headrace.base.counted import counted
-from headrace.experiment.foreign.run import Run, closed, text_of
+from headrace.experiment.foreign.run import Run, closed, groups, text_of
 
 NAME = "tpcc-mysql or go-tpc"
 
@@ -42,7 +42,8 @@ def _of_mysql(part: str) -> Run:
     if tpmc is None:
         return Run({}, settings, "it has no TpmC at its end: it was interrupted")
     problem = f"{failures} transactions failed" if failures else ""
-    return Run({"tpmc": float(tpmc[1])}, settings, problem)
+    about = groups(part, {"rampup_s": r"\[rampup\]: (\d+)"})
+    return Run({"tpmc": float(tpmc[1])}, settings, problem, about=about)
 
 
 def _of_go(text: str) -> Run:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from headrace.base.received import BadContent, an_object
-from headrace.experiment.foreign.run import Run, closed, pieces, text_of
+from headrace.experiment.foreign.run import Run, closed, groups, pieces, text_of
 
 NAME = "YCSB or go-ycsb"
 
@@ -28,10 +29,10 @@ _OBJECT = re.compile(r"\{[^{}]*\"metric\"[^{}]*\"measurement\"[^{}]*\}")
 def read(text: str) -> list[Run] | None:
     text = _plain(text)
     if _GO.search(text) or re.search(r"^Run finished, takes ", text, re.MULTILINE):
-        return [_of_go(part) for part in closed(_END_OF_GO, text) if _GO.search(part)] or [_of_go(text)]
-    settings = {}
-    if threads := re.search(r"^Command line: .*-threads (\d+)", text, re.MULTILINE):
-        settings["threads"] = threads[1]
+        parts = [part for part in closed(_END_OF_GO, text) if _GO.search(part)] or [text]
+        return [replace(run, about=_about(text) | dict(run.about)) for run in map(_of_go, parts)]
+    settings = groups(text, {"threads": r"^Command line: .*-threads (\d+)"})
+    about = _about(text)
     if objects := _OBJECT.findall(text):
         # The array's end is that of the run; objects one after the other have none.
         end = "" if not re.search(r"^\[ *\{", text, re.MULTILINE) or text.rstrip().endswith("]") else "cut"
@@ -40,7 +41,40 @@ def read(text: str) -> list[Run] | None:
     if not parts:
         return [Run({}, settings, "it has no results: it was interrupted")] if _OURS.search(text) else None
     runs = [_run(part) for part in parts]
-    return [Run(run.responses, settings | dict(run.settings), run.problem) for run in runs]
+    return [
+        replace(run, settings=settings | dict(run.settings), about=about | dict(run.about)) for run in runs
+    ]
+
+
+#: Properties that say what is done, of many that say where, and as whom.
+_PROPERTIES = (
+    r"(recordcount|operationcount|maxexecutiontime|fieldcount|fieldlength|fieldlengthdistribution|readallfields"
+    r"|readproportion|updateproportion|insertproportion|scanproportion|readmodifywriteproportion"
+    r"|requestdistribution|scanlengthdistribution|maxscanlength|insertorder|workload|target|batchsize|dotransactions)"
+)
+
+
+def _about(text: str) -> dict[str, str]:
+    """The workload, by the command line of YCSB or the properties that go-ycsb prints."""
+    found = dict(re.findall(rf'^"?{_PROPERTIES}"?="?([^"\n]*)"?$', text, re.MULTILINE))
+    if command := re.search(r"^Command line: (.*)$", text, re.MULTILINE):
+        found |= dict(re.findall(rf"-p {_PROPERTIES}=(\S+)", command[1]))
+        found |= groups(command[1], {"target": r"-target (\S+)", "db": r"-db (\S+)"})
+        if files := re.findall(r"-P (\S+)", command[1]):
+            found["workload_file"] = " ".join(file.rpartition("/")[2] for file in files)
+        found["phase"] = "load" if re.search(r"-load\b", command[1]) else "run"
+    return found
+
+
+def _mix(done: dict[str, float]) -> dict[str, str]:
+    """Which kinds of operations a run had, and how large a share of them were reads."""
+    own = {
+        kind: count
+        for kind, count in done.items()
+        if not kind.startswith(("CLEANUP", "Intended")) and not kind.endswith("-FAILED")
+    }
+    share = own.get("READ", 0.0) / max(sum(own.values()), 1.0)
+    return {"operations": " ".join(sorted(own)), "read_share": f"{share:.2g}"} if own else {}
 
 
 def _plain(text: str) -> str:
@@ -84,7 +118,8 @@ def _of_go(text: str) -> Run:
     if not finished:
         return Run({}, settings, "it does not say that its run has finished: it was interrupted")
     found: dict[str, float] = {}
-    done, failed, rate = 0.0, 0.0, 0.0
+    failed, rate = 0.0, 0.0
+    by_kind: dict[str, float] = {}
     kinds = [kind for kind, _ in _GO.findall(end)]
     if len(kinds) > len({*kinds}):
         return Run({}, settings, "another run begins right behind it: they cannot be told apart in one file")
@@ -96,17 +131,18 @@ def _of_go(text: str) -> Run:
             continue
         if kind == "TOTAL":
             continue
-        done += count
+        by_kind[kind] = count
         rate += float(cells.get("OPS", 0))
         settings["duration_s"] = text_of(round(float(cells.get("Takes(s)", 0)), 1))
         for name, value in cells.items():
             if tail := re.fullmatch(r"(?:(Avg|Min|Max)|([\d.]+)th)\(us\)", name):
                 ours = f"p{float(tail[2]):g}" if tail[2] else {"Avg": "mean"}.get(tail[1], tail[1].lower())
                 found[f"{kind.lower()}_{ours}_ms"] = float(value) / 1e3
+    done = sum(by_kind.values())
     if not done or {kind for kind, _ in _GO.findall(before)} - {kind for kind, _ in _GO.findall(end)}:
         return Run(found, settings, "its results are cut off")
     problem = f"{failed:,.0f} of {done:,.0f} operations failed" if failed > FEW_ERRORS * done else ""
-    return Run({"ops_s": rate, **found}, settings, problem)
+    return Run({"ops_s": rate, **found}, settings, problem, about=_mix(by_kind), work=done)
 
 
 def _line(measurement: str) -> str:
@@ -123,6 +159,7 @@ def _run(part: str) -> Run:
     settings: dict[str, str] = {}
     done: dict[str, float] = {}
     failed: dict[str, float] = {}
+    milliseconds = 0.0
     for kind, what, text in _LINE.findall(part):
         value = float(text)
         if value != value:
@@ -130,6 +167,7 @@ def _run(part: str) -> Run:
         if (kind, what) == ("OVERALL", "Throughput(ops/sec)"):
             found["ops_s"] = value
         elif (kind, what) == ("OVERALL", "RunTime(ms)"):
+            milliseconds = value
             settings["duration_s"] = text_of(round(value / 1e3, 1))
         elif (latency := _LATENCY.fullmatch(what)) and kind not in ("CLEANUP", "OVERALL"):
             ours = f"p{float(latency[2]):g}_ms" if latency[2] else _NAMES[latency[1]]
@@ -140,7 +178,10 @@ def _run(part: str) -> Run:
             failed[kind] = failed.get(kind, 0.0) + value
         elif what == "Operations" and kind.endswith("-FAILED"):
             failed[kind.removesuffix("-FAILED")] = value
-    return Run(found, settings, _problem(found, done, failed, part))
+    # Not the sum of its operations: a read that is modified and written is counted three times.
+    done_in_all = found.get("ops_s", 0.0) * milliseconds / 1e3
+    work = float(f"{done_in_all:.0f}") or None
+    return Run(found, settings, _problem(found, done, failed, part), about=_mix(done), work=work)
 
 
 def _problem(found: dict[str, float], done: dict[str, float], failed: dict[str, float], part: str) -> str:
