@@ -573,19 +573,27 @@ GOODS = [
         "CPU speed": SYSBENCH_CPU[SYSBENCH_CPU.index("CPU speed"):] + "CPU speed",
     }),
     Good("stress-ng", STRESS, {"bogo_ops_s": 954.78, "bogo_ops_cpu_s": 2049.08}, {
-        "successful run": "unsuccessful",
+        "successful run": "unsuccessful run",
+        "successful": "metrics untrustworthy: 1: cpu (1)\nstress-ng: info:  [18606] successful",
         "2 second run": "9 second run",
         "dispatching": "x\nstress-ng: error: [18606] cannot allocate\nx",
     }),
     Good("fio", json.dumps(FIO), {"read_iops": 150.0, "read_mib_s": 3.0, "read_p99_ms": 2.0, "read_p99.5_ms": 2.5}, {
         '"error": 0': '"error": 28',
         '"error": 0, ': "",
+        '"error"': '"total_err": 3, "error"',
+        '"total_ios": 10, ': '"total_ios": 10, "short_ios": 9, ',
+        '"bs": "4k"}, "read": {': '"bs": "4k", "size": "1G", "runtime": "600"}, "read": {"io_bytes": 9, ',
         '{"fio version"': 'fio: terminating on signal 2\n{"fio version"',
         '"global options": {}': '"global options": {"time_based": "1", "runtime": "600"}',
     }),
     Good("fio behind a warning", "fio: a warning\n" + json.dumps(FIO), {"read_iops": 150.0}),
     Good("fio 2", json.dumps(FIO).replace("clat_ns", "clat"), {"read_p99_ms": 2000.0}),
-    Good("HammerDB", HAMMERDB, {"nopm": 12, "tpm": 28}, {"FINISHED SUCCESS": "FINISHED FAILED"}),
+    Good("HammerDB", HAMMERDB, {"nopm": 12, "tpm": 28}, {
+        "FINISHED SUCCESS": "FINISHED FAILED",
+        "Vuser 1:TEST": "Vuser 1:Rampup complete, Taking start Transaction Count.\n0 MySQL tpm\n"
+            "Vuser 1:Test complete, Taking end Transaction Count.\nVuser 1:TEST",
+    }),
     Good("BenchBase", json.dumps(BENCHBASE), {"requests_s": 123.5, "p99_ms": 4.5}, {
         '"EXIT"': '"ERROR"',
         '(requests/second)": 123.0': '(requests/second)": 12.0',
@@ -595,13 +603,26 @@ GOODS = [
         "Benchmark": "mariadb-slap: Cannot run query SELECT bad ERROR : Table 't.x' doesn't exist\nBenchmark",
     }),
     Good("pgbench", PGBENCH, {"tps": 1005, "mean_ms": 3.98}, {
+        "transaction type": "progress: 5.0 s, 0.0 tps, lat 0.000 ms stddev 0.000\ntransaction type",
+        "latency": "WARNING:  terminating connection because of crash of another server process\nlatency",
         "initial": "pgbench: error: client 2 aborted in command 5\ninitial",
         "failed transactions: 0": "failed transactions: 9000",
         "processed: 60000": "processed: 400/60000",
     }),
-    Good("YCSB", YCSB, {"ops_s": 99.3945, "read_mean_ms": 3.9801, "read_p99.9_ms": 12, "read_min_ms": 0.5}, {"Return=OK, 491": "Return=ERROR, 91"}),
-    Good("tpcc-mysql", TPCC, {"tpmc": 77907.6}, {"fl:0": "fl:12"}),
-    Good("go-tpc", GO_TPC, {"tpmc": 1202.0, "p99_ms": 20.0}),
+    Good("YCSB", YCSB, {"ops_s": 99.3945, "read_mean_ms": 3.9801, "read_p99.9_ms": 12, "read_min_ms": 0.5}, {
+        "Return=OK, 491": "Return=ERROR, 91",
+        "[OVERALL], RunTime": "20 sec: 500 operations; 0 current ops/sec; est completion\n[OVERALL], RunTime",
+    }),
+    Good("tpcc-mysql", TPCC, {"tpmc": 77907.6}, {
+        "fl:0": "fl:12",
+        "<Raw": "  20, trx: 0, 95%: 0.000, 99%: 0.000, max_rt: 0.000, 0|0.000, 0|0.000\n<Raw",
+        "MEASURING": "2013, HY000, Lost connection to MySQL server during query\nMEASURING",
+    }),
+    Good("go-tpc", GO_TPC, {"tpmc": 1202.0, "p99_ms": 20.0}, {
+        "Finished": "Got signal [interrupt] to exit.\nFinished",
+        "Finished\n": "[2026-01-02] execute run failed, err Error 1205 (HY000): Lock wait timeout\n" * 90,
+        "Finished\n[": "[Current] NEW_ORDER - Takes(s): 10.0, Count: 0, TPM: 0.0, Sum(ms): 0.0\n[",
+    }),
     Good("hyperfine", json.dumps(HYPERFINE), {"mean_s": 1.2}, {"[0, 0]": "[0, 1]"}),
     Good("pytest-benchmark", json.dumps(PYTEST), {"mean_s": 0.01, "ops_s": 100}),
     Good("Google Benchmark", json.dumps(GOOGLE), {"real_s": 12e-6}, {
@@ -611,6 +632,8 @@ GOODS = [
     Good("go test -bench", GO, {"mean_ns": 1234.5}, {"PASS\nok ": "--- FAIL: TestX\nFAIL"}),
     Good("k6", json.dumps(K6), {"requests_s": 100.5, "p95_ms": 25}, {
         '"http_reqs"': '"http_req_failed": {"value": 0.4}, "http_reqs"',
+        '{"metrics": {': '{"metrics": {"checks": {"passes": 10, "fails": 90}, ',
+        '"metrics": {': '"metrics": {"dropped_iterations": {"count": 5}, "iterations": {"count": 10}, ',
     }),
     Good("wrk", WRK, {"requests_s": 748868.53, "mean_ms": 0.63591, "p99_ms": 2.5}, {
         "requests in 30.00s": "requests in 4.10s",
@@ -621,10 +644,12 @@ GOODS = [
         "Concurrency": "Completed 100 requests\nConcurrency",
     }),
     Good("memtier_benchmark", MEMTIER, {"ops_s": 99994.03, "p99_ms": 0.799}, {
+        "ALL": "server 127.0.0.1:6379 handle error response: -OOM command not allowed\nALL",
         "ALL STATS": "[RUN #1] Interrupted by user (Ctrl+C) after 1.4 secs, stopping threads...\nALL STATS",
     }),
     Good("memtier_benchmark, JSON", json.dumps(MEMTIER_JSON), {"ops_s": 2390.1, "mean_ms": 2.0, "p99.9_ms": 120.3}, {
         '"false"': '"true"',
+        '"Ops/sec"': '"Connection Errors": 5, "Ops/sec"',
         "2002": "802",
     }),
     Good("redis-benchmark", REDIS, {"requests_s": 11764.71, "mean_ms": 3.139, "p99_ms": 14.439}, {
@@ -710,5 +735,8 @@ GOODS = [
     Good("dd", DD, {"mb_s": 1149.713, "elapsed_s": 0.0583701}, {
         "64+0 records in": "dd: error writing 'x': No space left on device\n64+0 records in",
     }),
-    Good("iperf3", json.dumps(IPERF), {"received_mbit_s": 9400.0}, {'"intervals"': '"error": "refused", "intervals"'}),
+    Good("iperf3", json.dumps(IPERF), {"received_mbit_s": 9400.0}, {
+        '"intervals"': '"error": "refused", "intervals"',
+        '"intervals": []': '"intervals": [{"sum": {"bits_per_second": 0, "seconds": 1.0}}]',
+    }),
 ]  # fmt: skip

@@ -371,7 +371,10 @@ def test_what_terminals_and_containers_add_changes_no_value(tmp_path: Path, good
 ENDS = (
     "Killed", "Segmentation fault (core dumped)", "command terminated with exit code 137",
     "./run.sh: line 3:  4312 Killed                  sysbench run", "Command exited with non-zero status 1",
-    "Connection to db1 closed by remote host.", "make: *** [Makefile:3: bench] Error 1",
+    "Connection to db1 closed by remote host.", "make: *** [Makefile:3: bench] Error 1", "rc=1", "+ exit 1",
+    "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-01-02T10:00:00 DUE TO TIME LIMIT ***", "OOMKilled",
+    "bench.service: Main process exited, code=killed, status=9/KILL", "bench-1 exited with code 137",
+    "##[error]Process completed with exit code 1.", "[1]+  Killed                  sysbench run",
 )  # fmt: skip
 
 

@@ -24,7 +24,11 @@ _ENDED = re.compile(
     r"|command terminated with exit code [1-9]\d*|Command (?:terminated by signal|exited with non-zero status) \d+"
     r"|^Connection to \S+ closed by remote host\.?|^client_loop: send disconnect[^\n]*"
     r"|Out of memory: Killed process[^\n]*|^\W*(?:exit|return)(?:ed)?(?: with)?[ _](?:status|code)\W+[1-9]\d*\W*$"
-    r"|^make(?:\[\d+\])?: \*\*\* [^\n]*|^\^C",
+    r"|^make(?:\[\d+\])?: \*\*\* [^\n]*|^\^C"
+    r"|^\W*(?:rc|ret|retval|exit|exitcode)\W{1,3}[1-9]\d{0,2}\W*$|\bexited with code [1-9]\d*"
+    r"|Process completed with exit code [1-9]\d*|Main process exited, code=(?!exited, status=0)[^\n]*"
+    r"|^(?:slurmstepd|srun|mpirun|timeout): [^\n]*|\bCANCELLED\b[^\n]*|\bOOM-?Killed\b|\boom-kill\b[^\n]*"
+    r"|^(?:\[\d+\][+-]? +|\w*sh: )(?:Killed|Terminated|Aborted|Exit [1-9]\d*|Segmentation fault)\b[^\n]*",
     re.MULTILINE | re.IGNORECASE,
 )
 #: Lines at the end of a file in which a shell tells how its program ended.

@@ -133,6 +133,12 @@ def groups(text: str, patterns: Mapping[str, str]) -> dict[str, str]:
     return {name: match[1].strip() for name, match in found.items() if match}
 
 
+def stalls(text: str, pattern: re.Pattern[str]) -> str:
+    """The problem of a run that stood still: what ``pattern`` finds are its intervals' ends and what they did."""
+    still = [end for end, did in pattern.findall(text) if not float(did)]
+    return f"{len(still)} of its intervals did nothing, the first ending at {still[0]} s" if still else ""
+
+
 def texts(content: Any, names: Mapping[str, str] | Sequence[str]) -> dict[str, str]:
     """The settings in an object of JSON, as text; those that are not there, or empty, are left out."""
     keys = names if isinstance(names, Mapping) else {name: name for name in names}

@@ -13,6 +13,7 @@ _LATENCY = re.compile(
     r"(Average|Minimum|Maximum|Median|([\d.]+)(?:st|nd|rd|th) Percentile) Latency \(microseconds\)"
 )
 _NAMES = {"Average": "mean_ms", "Minimum": "min_ms", "Median": "p50_ms", "Maximum": "max_ms"}
+_SILENT = "that it ended well and no request failed: a summary without state and goodput does not say so"
 #: The share of its requests that a run must have completed: aborted ones count in the throughput.
 GOOD = 0.9
 
@@ -40,7 +41,8 @@ def read(text: str) -> list[Run] | None:
         if isinstance(content.get(key), str | int):
             settings[name] = str(content[key])
     about = texts(content, {"dbms": "DBMS Type", "dbms_version": "DBMS Version", "isolation": "isolation"})
-    return [Run(responses, settings, _problem(content, responses), about=about)]
+    ended = "" if content.get("Final State") or "goodput_s" in responses else _SILENT
+    return [Run(responses, settings, _problem(content, responses), ended, about)]
 
 
 def _problem(content: dict[str, Any], responses: dict[str, float]) -> str:

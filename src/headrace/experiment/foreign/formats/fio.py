@@ -7,11 +7,14 @@ import re
 from typing import Any
 
 from headrace.base.counted import counted
+from headrace.experiment.foreign.alike import meaning
 from headrace.experiment.foreign.run import OtherVariant, Run, number, rows_of, text_of, within
 
 NAME = "fio (--output-format=json or json+)"
 #: The share of its time that a run must have lasted.
 WHOLE = 0.95
+#: The share of its requests that may come back with less than was asked for.
+FEW_SHORT = 0.01
 _FATAL = re.compile(r"^fio: (?!terminating)[^\n]*", re.MULTILINE)
 #: All kinds of requests are one with --unified_rw_reporting.
 _SIDES = ("read", "write", "trim", "mixed")
@@ -23,6 +26,11 @@ _OF_NO_MATTER = re.compile(
     r"|unlink|randseed|group_reporting|new_group|stonewall|wait_for|exitall|thread|write_\w+_log|log_\w+"
     r"|per_job_logs|percentile_list|\w*lat_percentiles|disable_\w+|gtod_\w+|unified_rw_reporting|nice|mountpoint"
 )
+#: Options by which a job does more or less than its size.
+_OTHER_AMOUNT = frozenset({
+    "io_size", "io_limit", "loops", "number_ios", "offset", "fill_device", "filesize", "zonemode", "zonesize",
+    "exitall", "time_based",
+})  # fmt: skip
 _TRY = "fio --output-format=json --output=FILE, and without --status-interval"
 
 
@@ -49,7 +57,7 @@ def read(text: str) -> list[Run] | None:
     groups: dict[float, list[dict[str, Any]]] = {}
     for job in jobs:
         groups.setdefault(number(job, "groupid") or 0.0, []).append(job)
-    stopped = re.search(r"^fio: terminating on signal \d+", text, re.MULTILINE)
+    stopped = re.search(r"^fio: (?:terminating on signal \d+|pid=\d+.* got signal=\d+)", text, re.MULTILINE)
     runs = [_run(content, group) for group in groups.values()]
     if stopped:
         return [Run(run.responses, run.settings, f"it was interrupted ({stopped[0]})") for run in runs]
@@ -95,7 +103,8 @@ def _run(content: dict[str, Any], jobs: list[dict[str, Any]]) -> Run:
     if max(runtimes) > 0:
         settings["duration_s"] = text_of(round(max(runtimes) / 1e3, 1))
     done = sum(number(job, side, "io_bytes") or 0.0 for job in jobs for side in _SIDES)
-    problem = _problem(jobs) or _cut_short(options, max(runtimes) / 1e3)
+    seconds = max(runtimes) / 1e3
+    problem = _problem(jobs) or _cut_short(options, seconds) or _unfinished(options, done, seconds)
     return Run(found, settings, problem, about=_about(content, options), work=done or None)
 
 
@@ -123,6 +132,24 @@ def _cut_short(options: list[dict[str, Any]], seconds: float) -> str:
     if len(asked) < len(options) or any("exitall" in option for option in options):
         return ""
     return f"it ran for {seconds:.1f} of {max(asked):g} s" if seconds < WHOLE * max(asked) else ""
+
+
+def _unfinished(options: list[dict[str, Any]], done: float, seconds: float) -> str:
+    """A run that was to do so much, or last for so long, and did neither."""
+    whole = 0.0
+    for option in options:
+        size, asked = meaning(str(option.get("size"))), str(option.get("runtime"))
+        if (
+            not isinstance(size, tuple)
+            or size[0] != "bytes"
+            or not re.fullmatch(r"\d+s?", asked)
+            or seconds >= WHOLE * float(asked.rstrip("s"))
+            or _OTHER_AMOUNT & set(option)
+        ):
+            return ""
+        whole += float(size[1])
+    told = f"it did {done / 2**20:,.0f} of {whole / 2**20:,.0f} MiB, in a part of its time"
+    return told if 0 < done < WHOLE * whole else ""
 
 
 def _sides(content: dict[str, Any], jobs: list[dict[str, Any]]) -> list[str]:
@@ -159,5 +186,13 @@ def _problem(jobs: list[dict[str, Any]]) -> str:
     missing = [job for job in jobs if number(job, "error") is None]
     if missing:
         return "a job does not say whether it ended without an error"
+    total = sum(number(job, side, "total_ios") or 0.0 for job in jobs for side in _SIDES)
+    wrong = sum(number(job, "total_err") or 0.0 for job in jobs)
+    short = sum(number(job, side, "short_ios") or 0.0 for job in jobs for side in _SIDES)
+    if wrong or short > FEW_SHORT * total:
+        return f"{wrong or short:,.0f} requests {'failed' if wrong else 'were cut short'}"
+    idle = [job for job in jobs if not any(number(job, side, "total_ios") for side in _SIDES)]
+    if 0 < len(idle) < len(jobs):
+        return f"{len(idle)} of {counted(len(jobs), 'job')} did nothing"
     dropped = sum((number(job, side, "drop_ios") or 0.0) for job in jobs for side in _SIDES)
     return f"{dropped:,.0f} requests were dropped" if dropped else ""

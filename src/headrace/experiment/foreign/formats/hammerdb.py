@@ -20,6 +20,7 @@ _ABOUT = {
     "warehouses": r"Warehouses = (\d+)",
     "database": r"TEST RESULT : System achieved \d+ NOPM from \d+ (\S+) TPM",
 }
+_MEASURED = re.compile(r"Taking start Transaction Count(.*?)Taking end Transaction Count", re.DOTALL)
 _ACTIVE = re.compile(r"(\d+) Active Virtual Users configured")
 
 
@@ -44,6 +45,13 @@ def read(text: str) -> list[Run] | None:
     for number, match in enumerate(achieved):
         settings = {"virtual_users": users[number]} if len(users) == len(achieved) else {}
         own = groups(text[start : match.end()], _ABOUT)
+        measured = _MEASURED.search(text[start : match.end()])
+        if (
+            measured
+            and float(match[1])
+            and (still := re.search(r"^0 \S+ tpm\s*$", measured[1], re.MULTILINE))
+        ):
+            problem = problem or f"its counter stood still while it was measured: {still[0]}"
         start = match.end()
         if minutes := own.pop("minutes", ""):
             settings["duration_s"] = text_of(60 * float(minutes))

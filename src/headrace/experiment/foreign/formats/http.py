@@ -79,8 +79,13 @@ def _k6(metrics: dict[str, Any]) -> Run:
         problem = f"{failed:.1%} of its requests failed"
     passed = of("checks", "rate")
     passed = passed if passed is not None else of("checks", "value")
+    if passed is None and (tried := (of("checks", "passes") or 0.0) + (of("checks", "fails") or 0.0)):
+        passed = (of("checks", "passes") or 0.0) / tried
     if not problem and passed is not None and 1 - passed > FEW_ERRORS:
         problem = f"{1 - passed:.1%} of its checks failed"
+    dropped = of("dropped_iterations", "count") or 0.0
+    if not problem and dropped > FEW_ERRORS * (dropped + (of("iterations", "count") or 0.0)):
+        problem = f"{dropped:,.0f} iterations were dropped: it could not start them in time"
     vus = of("vus_max", "max") or of("vus_max", "value")
     settings = {"clients": text_of(vus)} if vus is not None else {}
     done, rate = of("http_reqs", "count"), found.get("requests_s")

@@ -140,7 +140,11 @@ def _memtier(text: str) -> Run:
         raise OtherVariant(_SEVERAL, _ONE)
     if stopped := re.search(r"Interrupted by user[^,\n]*", text):
         return Run(problem=f"it was interrupted: {stopped[0]}")
-    if error := re.search(r"^(Connection error|error|Error): [^\n]*", text, re.MULTILINE):
+    if error := re.search(
+        r"^(?:(?:Connection error|error|Error): |server \S+ handle error response: |connect failed, )[^\n]*",
+        text,
+        re.MULTILINE,
+    ):
         return Run(problem=f"it failed: {error[0][:120]}")
     start = _TABLE.search(text)
     part = text[start.end() :] if start else ""
@@ -210,6 +214,8 @@ def _of_json(content: dict[str, Any]) -> Run:
     problem = "" if "ops_s" in found else "it has no rate"
     if str(within(content, "ALL STATS", "Runtime", "Interrupted")).lower() == "true":
         problem = "it was interrupted"
+    elif lost := number(values, "Connection Errors"):
+        problem = f"it lost its connection {lost:,.0f} times"
     elif ran is not None and asked and ran / 1e3 < WHOLE * asked:
         problem = f"it ran for {ran / 1e3:.1f} of {asked:g} s"
     return Run(found, settings, problem, about=about)

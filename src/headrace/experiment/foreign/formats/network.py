@@ -12,6 +12,7 @@ from headrace.experiment.foreign.run import (
     number,
     parsed,
     pieces,
+    rows_of,
     text_of,
     texts,
     within,
@@ -72,8 +73,18 @@ def _of_json(content: dict[str, Any]) -> Run:
     asked = number(asked_for, "duration")
     if not problem and asked and seconds is not None and seconds < 0.95 * asked:
         problem = f"it ran for {seconds:.1f} of {asked:g} s"
-    problem = problem or ("" if "received_mbit_s" in found else "it has no result")
+    problem = problem or ("" if "received_mbit_s" in found else "it has no result") or _stalls(content)
     return Run(found, settings, problem, about=about)
+
+
+def _stalls(content: dict[str, Any]) -> str:
+    """Whether nothing was sent for a whole interval; the last may be a moment long."""
+    sums = [each.get("sum") for each in rows_of(content["intervals"])]
+    usual = max((number(each, "seconds") or 0.0 for each in sums), default=0.0)
+    still = sum(
+        number(each, "bits_per_second") == 0 and (number(each, "seconds") or 0.0) > usual / 2 for each in sums
+    )
+    return f"{still} of its intervals did nothing" if still else ""
 
 
 def _of_text(part: str) -> Run:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 
-from headrace.experiment.foreign.run import OtherVariant, Run, groups
+from headrace.experiment.foreign.run import OtherVariant, Run, groups, stalls
 
 NAME = "pgbench"
 
+_PROGRESS = re.compile(r"^progress: ([\d.]+) s, ([\d.]+) tps", re.MULTILINE)
 _ABOUT = {
     "pgbench_version": r"^pgbench \(([^)]+)\)",
     "partition_method": r"^partition method: (\w+)",
@@ -28,7 +29,13 @@ def read(text: str) -> list[Run] | None:
     if not re.search(r"^(pgbench \(|transaction type: |pgbench: )", text, re.MULTILINE):
         return None
     parts = re.split(r"^(?=pgbench \(|transaction type: )", text, flags=re.MULTILINE)
-    parts = [part for part in parts if "number of transactions" in part or "pgbench: error" in part] or [text]
+    # Its progress stands above its report.
+    whole = [""]
+    for part in parts:
+        is_report = "number of transactions" in part or "pgbench: error" in part
+        whole[-1] += part
+        whole += [""] if is_report else []
+    parts = whole[:-1] or [text]
     # The version and the type of the transactions stand above the same report.
     return [_run(part) for part in parts]
 
@@ -70,7 +77,8 @@ def _run(part: str) -> Run:
 def _problem(part: str, found: dict[str, float]) -> str:
     if error := re.search(
         r"^pgbench: (?:error|fatal): ([^\n]*)"
-        r"|^(Run was aborted[^\n]*|[Cc]lient \d+ (?:script \d+ )?aborted[^\n]*)",
+        r"|^(Run was aborted[^\n]*|[Cc]lient \d+ (?:script \d+ )?aborted[^\n]*"
+        r"|WARNING:  terminating connection [^\n]*|server closed the connection[^\n]*)",
         part,
         re.MULTILINE,
     ):
@@ -87,4 +95,4 @@ def _problem(part: str, found: dict[str, float]) -> str:
     skipped = re.search(r"number of transactions skipped: (\d+)", part)
     if skipped and int(skipped[1]) > 0.01 * max(int(done[1]), 1):
         return f"{skipped[1]} transactions were skipped, as they were too late (--latency-limit)"
-    return ""
+    return stalls(part, _PROGRESS) if found["tps"] > 0 else ""

@@ -35,7 +35,9 @@ def _runs(part: str) -> list[Run]:
     problem = ""
     if wrong := re.search(r"^stress-ng: (?:error|fail): *\[\d+\] ([^\n]*)", part, re.MULTILINE):
         problem = f"it failed: {wrong[1][:120]}"
-    elif not re.search(r"successful run completed", part):
+    elif doubtful := re.search(r"\bmetrics untrustworthy: [1-9][^\n]*", part):
+        problem = f"it says so itself: {doubtful[0][:80]}"
+    elif not re.search(r"\bsuccessful run completed", part):
         problem = "it does not say that its run was successful: it was interrupted"
     # Without a time of its own it is a day at most, and ends with --cpu-ops and its like.
     asked = re.search(r"setting to a (\d+(?:\.\d+)?) (\w+?)s?\b", part)

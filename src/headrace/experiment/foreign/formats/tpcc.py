@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from headrace.base.counted import counted
-from headrace.experiment.foreign.run import Run, closed, groups, text_of
+from headrace.experiment.foreign.run import Run, closed, groups, stalls, text_of
 
 NAME = "tpcc-mysql or go-tpc"
 
@@ -14,6 +14,11 @@ _SUMMARY = re.compile(
     r"Avg\(ms\): ([\d.]+), (50th\(ms\): [\d.]+, 90th\(ms\): [\d.]+, 95th\(ms\): [\d.]+, 99th\(ms\): [\d.]+[^\n]*)",
     re.MULTILINE,
 )
+
+
+#: An interval of tpcc-mysql, with the new orders of it; in its older form behind the time alone.
+_INTERVAL = re.compile(r"^ *(\d+), (?:trx: )?(\d+)(?:,|\(\d+\):)", re.MULTILINE)
+_CURRENT = re.compile(r"^\[Current\] NEW_ORDER - Takes\(s\): ([\d.]+), Count: (\d+)(?=, )", re.MULTILINE)
 
 
 def read(text: str) -> list[Run] | None:
@@ -42,6 +47,10 @@ def _of_mysql(part: str) -> Run:
     if tpmc is None:
         return Run({}, settings, "it has no TpmC at its end: it was interrupted")
     problem = f"{failures} transactions failed" if failures else ""
+    if lost := re.search(r"^2\d{3}, \w{5}, [^\n]*", part, re.MULTILINE):
+        problem = problem or f"it lost its connection: {lost[0][:80]}"
+    if float(tpmc[1]) > 0:
+        problem = problem or stalls(part, _INTERVAL)
     about = groups(part, {"rampup_s": r"\[rampup\]: (\d+)"})
     return Run({"tpmc": float(tpmc[1])}, settings, problem, about=about)
 
@@ -64,5 +73,12 @@ def _of_go(text: str) -> Run:
     tpmc = re.search(r"^tpmC: ([\d.]+)", text, re.MULTILINE)
     if tpmc is None or not found:
         return Run(found, settings, "it has no tpmC at its end: it was interrupted")
-    problem = f"{counted(failed, 'statement')} failed" if failed > 0.01 * done else ""
+    unwell = len(re.findall(r"\bexecute run failed, err\b", text))
+    problem = (
+        f"{counted(max(failed, unwell), 'statement')} failed" if max(failed, unwell) > 0.01 * done else ""
+    )
+    if stopped := re.search(r"^Got signal \[[^\]\n]*\] to exit", text, re.MULTILINE):
+        problem = f"it was interrupted: {stopped[0]}"
+    if done:
+        problem = problem or stalls(text, _CURRENT)
     return Run({"tpmc": float(tpmc[1]), **found}, settings, problem)

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 from headrace.base.received import BadContent, an_object
-from headrace.experiment.foreign.run import Run, closed, groups, pieces, text_of
+from headrace.experiment.foreign.run import Run, closed, groups, pieces, stalls, text_of
 
 NAME = "YCSB or go-ycsb"
 
@@ -22,6 +22,7 @@ FEW_ERRORS = 0.01
 _GO = re.compile(r"^([A-Z_]+) +- (Takes\(s\): [^\n]*99th\(us\): [^\n]*\n)", re.MULTILINE)
 _END_OF_GO = re.compile(r"^Run finished, takes [^\n]*\n(?:[A-Z_]+ +- Takes\(s\): [^\n]*\n?)*", re.MULTILINE)
 _OURS = re.compile(r"^YCSB Client \d|site\.ycsb\.Client", re.MULTILINE)
+_PROGRESS = re.compile(r"\b(\d+) sec: \d+ operations; ([\d.]+) current ops/sec")
 #: A measurement in JSON, in an array or alone.
 _OBJECT = re.compile(r"\{[^{}]*\"metric\"[^{}]*\"measurement\"[^{}]*\}")
 
@@ -41,6 +42,9 @@ def read(text: str) -> list[Run] | None:
     if not parts:
         return [Run({}, settings, "it has no results: it was interrupted")] if _OURS.search(text) else None
     runs = [_run(part) for part in parts]
+    # Its progress stands above its results.
+    if not runs[0].problem and (still := stalls(text[: text.index(parts[0])], _PROGRESS)):
+        runs[0] = replace(runs[0], problem=still)
     return [
         replace(run, settings=settings | dict(run.settings), about=about | dict(run.about)) for run in runs
     ]
