@@ -129,8 +129,8 @@ def cells_of(text: str, separator: str = ",") -> list[list[str]]:
 
 def groups(text: str, patterns: Mapping[str, str]) -> dict[str, str]:
     """What the first group of each pattern finds, by its name; those that find nothing are left out."""
-    found = {name: re.search(pattern, text, re.MULTILINE) for name, pattern in patterns.items()}
-    return {name: match[1].strip() for name, match in found.items() if match}
+    matches = {name: re.search(pattern, text, re.MULTILINE) for name, pattern in patterns.items()}
+    return {name: match[1].strip() for name, match in matches.items() if match}
 
 
 def stalls(text: str, pattern: re.Pattern[str]) -> str:
@@ -142,14 +142,14 @@ def stalls(text: str, pattern: re.Pattern[str]) -> str:
 def texts(content: Any, names: Mapping[str, str] | Sequence[str]) -> dict[str, str]:
     """The settings in an object of JSON, as text; those that are not there, or empty, are left out."""
     keys = names if isinstance(names, Mapping) else {name: name for name in names}
-    found = {}
+    settings = {}
     for ours, key in keys.items():
         value = within(content, *key.split("."))
         if isinstance(value, list):
             value = " ".join(map(str, value))
         if isinstance(value, str | int | float) and value != "":
-            found[ours] = text_of(value) if isinstance(value, float) else str(value)
-    return found
+            settings[ours] = text_of(value) if isinstance(value, float) else str(value)
+    return settings
 
 
 def text_of(value: float) -> str:

@@ -110,16 +110,16 @@ def _run(content: dict[str, Any], jobs: list[dict[str, Any]]) -> Run:
 
 def _about(content: dict[str, Any], options: list[dict[str, Any]]) -> dict[str, str]:
     """The version, and every option that says how requests were made; not where, nor what was written of it."""
-    found: dict[str, str] = {}
+    about: dict[str, str] = {}
     if isinstance(version := content.get("fio version"), str):
-        found["fio_version"] = version.removeprefix("fio-")
+        about["fio_version"] = version.removeprefix("fio-")
     for name in sorted({name for each in options for name in each}):
         values = sorted({str(each.get(name, "not said")) for each in options})
         if name == "filename" and all(value.startswith("/dev/") for value in values):
-            found["device"] = ",".join(values)
+            about["device"] = ",".join(values)
         elif not _OF_NO_MATTER.fullmatch(name):
-            found[name.replace("-", "_")] = ",".join(values) or "1"
-    return found
+            about[name.replace("-", "_")] = ",".join(values) or "1"
+    return about
 
 
 def _cut_short(options: list[dict[str, Any]], seconds: float) -> str:

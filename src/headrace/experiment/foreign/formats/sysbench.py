@@ -99,12 +99,12 @@ _ABOUT = {
 
 def _about(part: str) -> dict[str, str]:
     """How it was made; which script ran is known by what each transaction did."""
-    found = groups(part, _ABOUT)
+    about = groups(part, _ABOUT)
     done = _first(r"^\s*transactions:\s+(\d+)", part)
     for kind, pattern in {"queries": r"^\s*queries:\s+(\d+)", "reads": r"^\s*read:\s+(\d+)"}.items():
         if done and (count := _first(pattern, part)) is not None:
-            found[f"{kind}_per_transaction"] = f"{count / done:.3g}"
-    return found
+            about[f"{kind}_per_transaction"] = f"{count / done:.3g}"
+    return about
 
 
 def _settings(part: str) -> dict[str, str]:

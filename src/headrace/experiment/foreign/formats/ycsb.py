@@ -60,14 +60,14 @@ _PROPERTIES = (
 
 def _about(text: str) -> dict[str, str]:
     """The workload, by the command line of YCSB or the properties that go-ycsb prints."""
-    found = dict(re.findall(rf'^"?{_PROPERTIES}"?="?([^"\n]*)"?$', text, re.MULTILINE))
+    about = dict(re.findall(rf'^"?{_PROPERTIES}"?="?([^"\n]*)"?$', text, re.MULTILINE))
     if command := re.search(r"^Command line: (.*)$", text, re.MULTILINE):
-        found |= dict(re.findall(rf"-p {_PROPERTIES}=(\S+)", command[1]))
-        found |= groups(command[1], {"target": r"-target (\S+)", "db": r"-db (\S+)"})
+        about |= dict(re.findall(rf"-p {_PROPERTIES}=(\S+)", command[1]))
+        about |= groups(command[1], {"target": r"-target (\S+)", "db": r"-db (\S+)"})
         if files := re.findall(r"-P (\S+)", command[1]):
-            found["workload_file"] = " ".join(file.rpartition("/")[2] for file in files)
-        found["phase"] = "load" if re.search(r"-load\b", command[1]) else "run"
-    return found
+            about["workload_file"] = " ".join(file.rpartition("/")[2] for file in files)
+        about["phase"] = "load" if re.search(r"-load\b", command[1]) else "run"
+    return about
 
 
 def _mix(done: dict[str, float]) -> dict[str, str]:
