@@ -27,6 +27,7 @@ SETUP = (
     "CREATE USER app@localhost IDENTIFIED BY 'secret'",
     "GRANT ALL ON shop.* TO app@localhost",
     "CREATE USER locked@localhost IDENTIFIED BY 'secret' ACCOUNT LOCK",
+    "CREATE USER expired@localhost PASSWORD EXPIRE",
 )
 GONE = Said(1, 0.1, 0.01, "SELECT id FROM item", database="gone")
 FINE = Said(2, 0.0, 0.01, "SELECT id FROM item")
@@ -103,6 +104,15 @@ def test_a_use_that_fails_ends_it(server: Server, tmp_path: Path) -> None:
         assert server.sql("SELECT COUNT(*) FROM shop.item") == [(1,)]
     finally:
         server.sql("DELETE FROM shop.item")
+
+
+def test_an_account_that_may_log_in_and_ask_nothing_is_refused_with_what_to_do(
+    server: Server, tmp_path: Path
+) -> None:
+    login = ["--mysql-socket", server.socket, "--mysql-user", "expired"]
+    words = refused(login, recording(tmp_path, FINE))[1]
+    assert "server error 1820" in words
+    assert "so nothing was sent. Try: change the account's password first" in words
 
 
 @pytest.mark.parametrize(("user", "code"), [("nobody", 1045), ("locked", 4151)])

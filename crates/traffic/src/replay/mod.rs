@@ -285,13 +285,15 @@ fn ask_server(arguments: &ReplayArguments, accounts: &Accounts, infos: &[Info]) 
     let asked = Asked::of(infos, arguments.sessions);
     let mut found = Server { max_allowed_packet: u64::MAX, can_bulk: false, doubts: Vec::new() };
     for account in &accounts.options {
-        let mut connection = Connection::open(account).map_err(|error| {
-            match Refusal::of_login(&error, &account.user, account.database.as_deref()) {
+        let refused =
+            |error: mysql::Error| match Refusal::of_login(&error, &account.user, account.database.as_deref())
+            {
                 Some(refusal) => refusal.into(),
                 None => anyhow::Error::from(error),
-            }
-        })?;
-        let limits = Limits::ask(&mut connection)?;
+            };
+        let mut connection = Connection::open(account).map_err(refused)?;
+        // An account with an expired password, or without queries left this hour, logs in and is refused here.
+        let limits = Limits::ask(&mut connection).map_err(refused)?;
         (found.max_allowed_packet, found.doubts) = (limits.max_allowed_packet, limits.doubts(asked));
         found.can_bulk = connection.can_bulk();
         if arguments.user_map.is_none() {

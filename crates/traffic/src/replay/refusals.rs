@@ -46,7 +46,8 @@ pub fn hint(code: u16) -> Option<&'static str> {
             "grant the account the database, or play its sessions in another one: --database-map RECORDED=NAME"
         }
         1045 | 1698 => {
-            "check the user, the password and the host that the account is for; other users: --user-map"
+            "check the user, the password, the host that the account is for, and whether it requires TLS (--mysql-tls); \
+             other users: --user-map"
         }
         NO_DATABASE_CHOSEN => {
             "the recording does not know the sessions' database: give --mysql-database NAME"

@@ -94,16 +94,20 @@ def _all_failed(replayed: Replayed) -> list[str]:
         number = _failures_of(lines_of_one)
         error = max((line["failures"][0] for line in lines_of_one), key=lambda each: each["count"])
         if len(failed) == 1 and number >= ran:
-            who = f"all {counted(number, 'statement')}"
+            who = _all(number)
         elif len(lines_of_one) == 1:
-            who = f"all {counted(number, 'statement')} of {clean(lines_of_one[0]['fingerprint'][:60])}"
+            who = f"{_all(number)} of {clean(lines_of_one[0]['fingerprint'][:60])}"
         else:
-            who = f"all {counted(number, 'statement')} of {len(lines_of_one)} classes"
+            who = f"{_all(number)} of {len(lines_of_one)} classes"
         others = len({line["failures"][0]["message"] for line in lines_of_one}) - 1
         more = f" (and {counted(others, 'message')} like it)" if others else ""
         hint = f"; {error['hint']}" if error.get("hint") else ""
         lines.append(f"{who} failed: {_server_error(error)}{more}{hint}")
     return lines
+
+
+def _all(number: int) -> str:
+    return "the only statement" if number == 1 else f"all {counted(number, 'statement')}"
 
 
 def _failures_of(lines: list[Mapping[str, Any]]) -> int:
