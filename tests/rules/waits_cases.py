@@ -168,6 +168,24 @@ CASES = [
     Case("LOCK17", "nobody waits", lambda: unwell(gauges=FORGOTTEN)),
     Case(
         "LOCK17",
+        "an idle reader of committed rows holds no versions",
+        lambda: unwell(
+            gauges={**FORGOTTEN, "innodb_status.oldest_read_view_s.": 0.0},
+            status_rates={"innodb_history_list_length": 2_500.0},
+        ),
+    ),
+    Case(
+        "LOCK17",
+        "a read view holds them",
+        lambda: unwell(
+            gauges={**FORGOTTEN, "innodb_status.oldest_read_view_s.": 95.0},
+            status_rates={"innodb_history_list_length": 2_500.0},
+        ),
+        ("",),
+        ("2,500 old row versions/s pile up",),
+    ),
+    Case(
+        "LOCK17",
         "young",
         lambda: unwell(
             gauges={"innodb_status.oldest_transaction_s.": 1.0}, status={"innodb_row_lock_current_waits": 7.0}

@@ -14,6 +14,7 @@ from headrace.hunt.dumps.kinds import KINDS
 from headrace.hunt.dumps.piece import Numbered, Piece, Rates, Said, Status
 from headrace.hunt.hunt import Hunt, examine, saved
 from headrace.hunt.resources import Level
+from tests.folders import ROOT
 
 BANNER = "Linux 6.1.0 ({}) \t11/29/26 \t_x86_64_\t(4 CPU)\n\n"
 COLUMNS = "    CPU    %usr   %nice    %sys %iowait    %irq   %soft  %steal  %guest  %gnice   %idle\n"
@@ -184,6 +185,15 @@ def test_a_status_of_innodb_with_bars_around_each_line_is_the_same(bar: str) -> 
     assert isinstance(found, Numbered)
     assert found.numbers["history_list_length"] == {"": 120}
     assert found.numbers["oldest_transaction_s"] == {"": 900}
+    # MySQL's text lacks the transactions that only read.
+    assert "oldest_read_view_s" not in found.numbers
+
+
+def test_the_oldest_read_view_is_that_of_the_transaction_that_has_one() -> None:
+    path = ROOT / "crates/host/src/server/texts/innodb-status-mariadb-10.11.txt"
+    (found,) = read(path.read_text())
+    assert isinstance(found, Numbered)
+    assert (found.numbers["oldest_transaction_s"], found.numbers["oldest_read_view_s"]) == ({"": 2}, {"": 0})
 
 
 @pytest.mark.parametrize("path", ["sys/fs/cgroup/cpu.stat", "sys/fs/cgroup/cpu,cpuacct/cpu.stat"])

@@ -377,17 +377,23 @@ def far_east(server: Server) -> Iterator[None]:
         server.sql("SET GLOBAL time_zone = DEFAULT")
 
 
-def test_a_transaction_that_only_reads_is_seen_with_its_age(server: Server) -> None:
+@pytest.mark.parametrize(("isolation", "keeps"), [("REPEATABLE READ", True), ("READ COMMITTED", False)])
+def test_a_transaction_that_only_reads_is_seen_with_its_age(
+    server: Server, isolation: str, keeps: bool
+) -> None:
+    """Between its statements only one of the two keeps row versions from purge."""
     import pymysql
 
     login = {"unix_socket": server.socket, "user": "root", "database": "shop", "ssl_disabled": True}
     with far_east(server), contextlib.closing(pymysql.connect(**login)) as reader, reader.cursor() as cursor:
-        cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+        cursor.execute(f"SET SESSION TRANSACTION ISOLATION LEVEL {isolation}")
+        cursor.execute("START TRANSACTION")
         cursor.execute("SELECT COUNT(*) FROM keyed")
         time.sleep(2.2)
         values = samples(server, "innodb_status")["innodb_status"][-1]["values"]
     assert values["active_transactions"][""] >= 1
     assert 2 <= values["oldest_transaction_s"][""] < 3600
+    assert (values["oldest_read_view_s"][""] >= 2) is keeps
 
 
 @pytest.mark.parametrize(

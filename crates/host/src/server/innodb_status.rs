@@ -35,9 +35,12 @@ fn sample(session: &mut Session, values: &mut Values) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// MySQL leaves read-only transactions, such as a dump or a forgotten view, out of the text.
+/// MySQL leaves read-only transactions, such as a dump or a forgotten view, out of the text. The last column is the
+/// oldest of those that can only have read, and keep their read view between statements.
 const TRANSACTIONS: &str = "SELECT COUNT(*), \
-    TIMESTAMPDIFF(SECOND, MIN(trx_started), NOW()) \
+    TIMESTAMPDIFF(SECOND, MIN(trx_started), NOW()), \
+    TIMESTAMPDIFF(SECOND, MIN(CASE WHEN trx_isolation_level IN ('REPEATABLE READ', 'SERIALIZABLE') \
+    AND trx_rows_locked = 0 AND trx_rows_modified = 0 THEN trx_started END), NOW()) \
     FROM information_schema.INNODB_TRX";
 
 /// None for values that a version does not print.
@@ -63,6 +66,8 @@ struct Status {
     /// Those that wait for a table's AUTO_INCREMENT lock, which no counter of row locks has.
     autoinc_waiters: u64,
     oldest_transaction_s: Option<u64>,
+    /// Of the transactions with a read view: only these keep old row versions from purge.
+    oldest_read_view_s: Option<u64>,
     /// MySQL: threads inside InnoDB, and those that `innodb_thread_concurrency` holds outside.
     threads_inside: Option<u64>,
     threads_queued: Option<u64>,
@@ -70,14 +75,15 @@ struct Status {
 
 impl Status {
     fn take_transactions(&mut self, connection: &mut Connection) -> Result<(), Error> {
-        let mut numbers = [None; 2];
+        let mut numbers = [None; 3];
         connection.query(TRANSACTIONS, |_, row| {
             let number = |column| std::str::from_utf8(row.get(column)?).ok()?.parse::<u64>().ok();
-            numbers = [number(0), number(1)];
+            numbers = [number(0), number(1), number(2)];
         })?;
-        let [active, oldest_s] = numbers;
+        let [active, oldest_s, view_s] = numbers;
         self.active_transactions = self.active_transactions.max(active.unwrap_or(0));
         self.oldest_transaction_s = self.oldest_transaction_s.max(oldest_s);
+        self.oldest_read_view_s = self.oldest_read_view_s.max(view_s);
         Ok(())
     }
 
@@ -112,18 +118,23 @@ impl Status {
     }
 
     fn read_transactions(&mut self, text: &str) {
+        let mut age_s = None;
         for line in text.lines() {
             if let Some(rest) = line.strip_prefix("History list length ") {
                 self.history_list_length = self.history_list_length.or(first_number(rest));
             } else if line.starts_with("---TRANSACTION ") {
+                age_s = None;
                 let Some((_, active)) = line.split_once(", ACTIVE ") else { continue };
                 // `ACTIVE (PREPARED) 3 sec committing`
                 let active = active.strip_prefix("(PREPARED) ").unwrap_or(active);
                 self.active_transactions += 1;
-                self.oldest_transaction_s = self.oldest_transaction_s.max(first_number(active));
+                age_s = first_number(active);
+                self.oldest_transaction_s = self.oldest_transaction_s.max(age_s);
                 self.autoinc_waiters += u64::from(active.ends_with(" setting auto-inc lock"));
             } else if line.starts_with("LOCK WAIT ") {
                 self.lock_wait_transactions += 1;
+            } else if line.starts_with("Trx read view will not see trx with id ") {
+                self.oldest_read_view_s = self.oldest_read_view_s.max(age_s);
             }
         }
     }
@@ -206,6 +217,7 @@ impl Status {
             ("lock_wait_transactions", Some(self.lock_wait_transactions)),
             ("autoinc_waiters", Some(self.autoinc_waiters)),
             ("oldest_transaction_s", Some(self.oldest_transaction_s.unwrap_or(0))),
+            ("oldest_read_view_s", Some(self.oldest_read_view_s.unwrap_or(0))),
             ("threads_inside", self.threads_inside),
             ("threads_queued", self.threads_queued),
         ];
@@ -304,7 +316,7 @@ mod tests {
                 "pending_reads": {"": 0}, "pending_fsyncs": {"": 0},
                 "pending_writes": {"LRU": 0, "flush list": 0},
                 "active_transactions": {"": 14}, "lock_wait_transactions": {"": 1}, "autoinc_waiters": {"": 0},
-                "oldest_transaction_s": {"": 2},
+                "oldest_transaction_s": {"": 2}, "oldest_read_view_s": {"": 0},
             })
         );
     }
@@ -321,7 +333,7 @@ mod tests {
                 "pending_fsyncs": {"log": 1, "buffer pool": 0},
                 "pending_writes": {"LRU": 0, "flush list": 0, "single page": 0},
                 "active_transactions": {"": 4}, "lock_wait_transactions": {"": 1}, "autoinc_waiters": {"": 0},
-                "oldest_transaction_s": {"": 3}, "threads_inside": {"": 0}, "threads_queued": {"": 0},
+                "oldest_transaction_s": {"": 3}, "oldest_read_view_s": {"": 3}, "threads_inside": {"": 0}, "threads_queued": {"": 0},
             })
         );
     }

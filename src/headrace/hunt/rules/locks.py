@@ -516,9 +516,12 @@ def history_grows(evidence: Evidence) -> Iterator[Match]:
     if length < HISTORY:
         return
     oldest = evidence.window.gauge("innodb_status", "oldest_transaction_s")
+    view = evidence.window.gauge("innodb_status", "oldest_read_view_s") or oldest
     threads = int(evidence.number("innodb_purge_threads"))
-    is_held = oldest is not None and oldest.last >= OLD_TRANSACTION_S
+    is_held = view is not None and view.last >= OLD_TRANSACTION_S
     age = f"; the oldest transaction is {oldest.last:,.0f} s old" if oldest is not None else ""
+    if oldest is not None and not is_held and oldest.last >= OLD_TRANSACTION_S:
+        age += ", and keeps none of them: it has no read view"
     steps = Remedy(
         steps=(
             "Find the oldest transaction: information_schema.INNODB_TRX by trx_started; end or shorten it.",

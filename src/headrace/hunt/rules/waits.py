@@ -29,6 +29,8 @@ SEMAPHORE_S = 60.0
 DELAY_US = 1_000.0
 #: A transaction that is older than this, while others wait, is older than what a client is doing.
 HOLDER_S = 10.0
+#: Ages of one transaction that two questions gave differ by less.
+SAME_AGE_S = 2.0
 #: What counts the old row versions, by vendor and version.
 HISTORY_LENGTHS = (
     ("mysql_status", "innodb_history_list_length"),
@@ -313,7 +315,10 @@ def open_transaction_holds_others_up(evidence: Evidence) -> Iterator[Match]:
     tables = 0.0
     if "processlist" in evidence.window.samplers():
         tables = sum(_waiting(evidence, "metadata lock").values())
-    grows = _history_growth_s(evidence)
+    view = evidence.window.gauge("innodb_status", "oldest_read_view_s")
+    # A statement of READ COMMITTED has a read view only while it runs, so at some samples there is none.
+    holds_versions = view is None or (view.low > 0 and view.last >= HOLDER_S)
+    grows = _history_growth_s(evidence) if holds_versions else 0.0
     if rows + tables < WAITERS and grows < PILED_UP_S:
         return
     says = [f"{rows:.1f} sessions wait for rows"] if rows >= WAITERS else []
@@ -321,7 +326,8 @@ def open_transaction_holds_others_up(evidence: Evidence) -> Iterator[Match]:
     says += [f"{grows:,.0f} old row versions/s pile up"] if grows >= PILED_UP_S else []
     waits = evidence.activity.waits if evidence.activity is not None else ()
     known = next((wait for wait in waits if wait.holder and wait.holder_open_s >= HOLDER_S), None)
-    known = known or (evidence.activity.oldest if evidence.activity is not None else None)
+    is_oldest = rows + tables >= WAITERS or view is None or oldest.last - view.last <= SAME_AGE_S
+    known = known or (evidence.activity.oldest if evidence.activity is not None and is_oldest else None)
     length = max(
         (evidence.window.last(*name) or 0.0 for name in HISTORY_LENGTHS),
         default=0.0,
