@@ -84,7 +84,7 @@ def _numbers(text: str) -> dict[str, dict[str, float]]:
 
 
 def _read_views(text: str, found: dict[str, dict[str, float]]) -> None:
-    """The age of the oldest transaction with a read view; unknown of MySQL, whose text lacks those that only read."""
+    """The age of the oldest transaction with a read view. MySQL's text lacks those that only read: unknown."""
     ages = [
         float(active[1])
         for block in re.split(r"^(?=---TRANSACTION )", text, flags=re.MULTILINE)
