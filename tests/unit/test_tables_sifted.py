@@ -35,6 +35,7 @@ def runs(table: foreign.Table) -> list[tuple[str, float]]:
         "среднее значение", "合計",
         "平均値", "总计", "Grand Total", "Std. Dev.", "Geo. mean", "Geometric mean", "Mean (xfs)", "xfs Average",
         "Avg of 3", "Diff", "Speedup", "Δ", "p-value", "CV", "Subtotal",
+        "Schnitt", "Sub-total", "Std.-Abw.", "Best of 2", "vs xfs", "99%", "∅", "all runs",
     ],
 )  # fmt: skip
 def test_summaries_are_no_runs(tmp_path: Path, word: str) -> None:
@@ -348,3 +349,33 @@ def test_a_host_that_nearly_all_runs_of_a_level_have_is_named(tmp_path: Path) ->
     assert "host changes with fs in 11 of 12 lines (xfs: a, ext4: b)" in read(tmp_path, text).notes[0]
     assert "operator changes with fs" in read(tmp_path, "fs,operator,tps\nxfs,ann,1\next4,bob,2\n").notes[0]
     assert read(tmp_path, "fs,p99,tps\nxfs,3,1\next4,4,2\n").notes == ()
+
+
+def test_a_word_in_the_place_of_a_repeat_number_is_no_run(tmp_path: Path) -> None:
+    table = read(tmp_path, f"{CSV}xfs,arvonta,1005\nxfs,3b,1001\n")
+    assert ("xfs", 1005.0) not in runs(table)
+    assert ("xfs", 1001.0) in runs(table)
+    assert any("has a word where others have their number (rep): line 6" in note for note in table.notes)
+
+
+@pytest.mark.parametrize("told", ["(failed)", "(timeout after 60 s)", "(killed by OOM)"])
+def test_a_number_that_says_that_its_run_failed_is_left_out(tmp_path: Path, told: str) -> None:
+    table = read(tmp_path, f"{CSV}xfs,9,1005 {told}\n")
+    assert runs(table) == sorted(RUNS)
+    assert any("says behind its number that it failed: line 6" in note for note in table.notes)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"{CSV}xfs,9,1005*\n* throttled\n", "1 number marked (*)"),
+        (f"{CSV}#xfs,9,1005\n", "1 comment left out, the first in line 6: '#xfs,9,1005'"),
+        (f"{CSV}xfs,9,10", "tps = 10 in line 6, the last, has fewer digits than all others"),
+        (
+            "fs;tps\nxfs;1.010\nxfs;1.001\next4;2.905\next4;2.905\n",
+            "points in tps are taken for decimal points",
+        ),
+    ],
+)
+def test_what_was_taken_as_it_stands_is_named(tmp_path: Path, text: str, said: str) -> None:
+    assert any(said in note for note in read(tmp_path, text).notes)

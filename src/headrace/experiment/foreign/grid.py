@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from headrace.base.counted import counted
 from headrace.experiment.foreign import names
 
 #: Lines above the header that are looked at: titles, comments, settings.
@@ -45,7 +46,8 @@ def of_lines(lines: Sequence[str], needed: Sequence[str], delimiter: str, *, ski
         text = "\n".join(_bare(line, split) for line in lines[place:])
         reader = csv.reader(io.StringIO(text), delimiter=split)
         rows = [(place + reader.line_num, row) for row in reader]
-    rows = _without_marks(rows, lines)
+    marked: list[str] = []
+    rows = _without_marks(rows, lines, marked)
     if split == SPACES:
         rows = _without_numbers(rows)
     rows = [(number, row) for number, row in rows if row and not RULE.fullmatch("".join(row))]
@@ -55,6 +57,7 @@ def of_lines(lines: Sequence[str], needed: Sequence[str], delimiter: str, *, ski
         header = ["", *header]
     above = [line for line in lines[skipped:place] if line.strip(" ,;\t") and not RULE.fullmatch(line)]
     notes = [f"{len(above)} line{'s' * (len(above) != 1)} above the header left out"] if above else []
+    notes += marked
     return Grid(header, without_remarks(header, rows[1:], notes), split, notes)
 
 
@@ -66,14 +69,17 @@ _REMARK = re.compile(
 )
 
 
-def _without_marks(rows: list[tuple[int, list[str]]], lines: Sequence[str]) -> list[tuple[int, list[str]]]:
-    """The rows without comments below the header, unless the header begins as they do."""
+def _without_marks(
+    rows: list[tuple[int, list[str]]], lines: Sequence[str], notes: list[str]
+) -> list[tuple[int, list[str]]]:
+    """The rows without comments below the header, unless the header begins as they do; ``notes`` counts them."""
     if not rows or _REMARK.match("".join(rows[0][1])):
         return rows
-    return [
-        rows[0],
-        *((n, row) for n, row in rows[1:] if n > len(lines) or not n or not _REMARK.match(lines[n - 1])),
-    ]
+    marked = [n for n, _ in rows[1:] if 0 < n <= len(lines) and _REMARK.match(lines[n - 1])]
+    if marked:
+        first = lines[marked[0] - 1].strip()[:60]
+        notes.append(f"{counted(len(marked), 'comment')} left out, the first in line {marked[0]}: {first!r}")
+    return [rows[0], *((n, row) for n, row in rows[1:] if n not in marked)]
 
 
 def _without_numbers(rows: list[tuple[int, list[str]]]) -> list[tuple[int, list[str]]]:

@@ -110,7 +110,10 @@ SUMMARY = frozenset(names.words(each) for each in (
     "desvest", "media aritmética", "écart type", "moy", "moy.", "ø gesamt", "odchylenie standardowe", "odch stand",
     "směrodatná odchylka", "standaarddeviatie", "standardavvikelse", "keskihajonta", "szórás", "standart sapma",
     "std sapma", "ст откл", "стандартное отклонение", "ско", "deviazione standard", "dev standard",
-    "desvio padrão",
+    "desvio padrão", "schnitt", "im schnitt", "totales", "somma", "gemiddeld", "итог", "sub_total", "stdabw",
+    "std_abw", "cov", "iqm", "all_runs", "trimmed_mean", "harm_mean", "hmean", "coeff_var",
+    "variationskoeffizient", "mad", "best_of", "mediaan", "mediaani", "medián", "medyan", "vs",
+    "gesamtdurchschnitt", "overall_mean", "run_mean",
 ))
 # fmt: on
 _CJK = re.compile(r"(平均|合計|总计|合计|總計|小計|小计|総計|均值|中位|標準偏差|标准差|평균|합계)")
@@ -253,6 +256,7 @@ def runs_of(
     said = _said(lines, used)
     ends = _ends(lines, used)
     shares = _shares(lines, used)
+    numbered = _numbered(lines, used)
     kinds: tuple[tuple[str, Callable[[dict[str, str]], bool]], ...] = (
         (
             "repeats the header",
@@ -281,6 +285,14 @@ def runs_of(
             lambda cells: any(failures.count(cells[name]) for name in counted),
         ),
         ("is a warm-up, or prepares a run", lambda cells: _is_warm_up(cells, used)),
+        (
+            "says behind its number that it failed",
+            lambda cells: any(_fails_behind(cells[name]) for name in responses),
+        ),
+        (
+            f"has a word where others have their number ({', '.join(numbered)})",
+            lambda cells: any(_is_word(cells[name]) for name in numbered),
+        ),
     )
     for what, is_one in kinds:
         out = [place for place, cells in left if is_one(cells)]
@@ -309,6 +321,34 @@ def runs_of(
     return left, notes
 
 
+#: Columns that number the repeats.
+_NUMBERS = frozenset({
+    "rep", "repeat", "replicate", "repetition", "run", "trial", "iteration", "iter", "no", "nr", "n", "index",
+    "number", "attempt", "pass", "round", "replica", "order",
+})  # fmt: skip
+
+
+def _numbered(lines: Sequence[Line], used: Collection[str]) -> list[str]:
+    """Columns that number repeats, with words in a few lines at most: those are figures about the others."""
+    return [
+        name
+        for name in (lines[0][1] if lines else ())
+        if name not in used
+        and names.plain(name) in _NUMBERS
+        and 0 < sum(_is_word(cells[name]) for _, cells in lines) < 0.5 * len(lines)
+    ]
+
+
+def _is_word(text: str) -> bool:
+    return not is_absent(text) and not re.fullmatch(r"\W*\d.*|[^\W\d]*[\s_#.-]*\d+[a-z]?", text.strip(), re.I)
+
+
+def _fails_behind(text: str) -> bool:
+    """``1000 (failed)``, ``1000 (timeout after 60 s)``."""
+    behind = re.search(r"\(([^)]*)\)", text)
+    return behind is not None and bool(_FAILED.match(behind[1].strip()) or _IN_TEXT.search(behind[1]))
+
+
 @functools.lru_cache(4096)
 def _names_a_summary(cell: str) -> bool:
     # ``AVERAGE(xfs)``; ``p = 0.001``, ``n=6``.
@@ -317,9 +357,13 @@ def _names_a_summary(cell: str) -> bool:
     if (
         whole in SUMMARY
         or whole in _WEAK
-        or cell.strip() == "∑"
+        or cell.strip() in ("∑", "∅")
         or _CJK.search(cell)
         or _TAIL.fullmatch(whole)
+    ):
+        return True
+    if re.fullmatch(
+        r"\d{2}(?:[.,]\d+)?\s*%|(?:best|worst|mean|avg|average|median) of \d+", cell.strip(), re.IGNORECASE
     ):
         return True
     tokens = [names.words(token) for token in cell.split()]

@@ -18,7 +18,7 @@ _ALL = frozenset({"", "null", "(null)", "\\n", "none", "nan", "<na>", "(all)", "
 #: Lines at the end that may be a footer.
 _FOOTER = 3
 #: A level with a single row is named if every other level has at least this many.
-_SEVERAL = 3
+_SEVERAL = 2
 #: Numbers that differ by more than this share are not equal, however they were rounded.
 _EQUAL = 1e-3
 

@@ -267,12 +267,28 @@ def cells_of(
     if not lines:
         raise PlanError("the table has no rows", place=str(path), hint=_SAVE_AS)
     notes += _without_groups(lines, [name for name in there if name in numbers])
-    notes += _without_points(lines, [name for name in there if name in numbers])
+    notes += _without_points(lines, [name for name in there if name in numbers], grid.delimiter)
+    notes += _cut_off(lines, [name for name in there if name in numbers], text)
     if grid.delimiter != "," or any(
         "," in cells[name] for _, cells in lines for name in numbers if name in cells
     ):
         notes += _with_points(lines, [name for name in there if name in numbers])
     return lines, notes
+
+
+def _cut_off(lines: Sequence[tuple[str, dict[str, str]]], numbers: Sequence[str], text: str) -> list[str]:
+    """A note on a last number that has fewer digits than all others, in a file that ends without a line end."""
+    if text.endswith(("\n", "\r")) or len(lines) < 3 or not numbers:
+        return []
+    (place, last), before = lines[-1], lines[:-1]
+    name = next((each for each in reversed(last) if each in numbers), "")
+    digits = [len(re.sub(r"\D", "", cells[name])) for _, cells in before] if name else []
+    if not name or list(last)[-1] != name or len(re.sub(r"\D", "", last[name])) >= min(digits):
+        return []
+    return [
+        f"{name} = {last[name].strip()} in line {place.rpartition(':')[2]}, the last, has fewer digits than all "
+        "others, and no line end follows: it may be cut off"
+    ]
 
 
 def number_columns(path: Path) -> set[str]:
@@ -333,7 +349,9 @@ def _check_minutes(name: str, texts: Sequence[str], lines: Sequence[tuple[str, d
             )
 
 
-def _without_points(lines: Sequence[tuple[str, dict[str, str]]], responses: Sequence[str]) -> list[str]:
+def _without_points(
+    lines: Sequence[tuple[str, dict[str, str]]], responses: Sequence[str], separator: str
+) -> list[str]:
     """Takes points from between thousands, in place; what was assumed. Raises PlanError if they may be decimal."""
     notes = []
     for name in responses:
@@ -347,6 +365,8 @@ def _without_points(lines: Sequence[tuple[str, dict[str, str]]], responses: Sequ
             for _, cells in lines:
                 cells[name] = cells[name].replace(".", "")
             notes.append(f"points in {name} are between thousands")
+        elif len(pointed) == len(texts) and separator != ",":
+            notes.append(f"points in {name} are taken for decimal points, not for those between thousands")
         # 1.010 beside 900: nobody measures both, or somebody wrote 1010.
         elif any(re.fullmatch(r"[1-9]\d{2}", text) for text in texts):
             raise _ambiguous(name, pointed[0][1], pointed[0][0])

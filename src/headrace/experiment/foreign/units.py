@@ -163,16 +163,25 @@ def in_one_unit(texts: Sequence[str]) -> tuple[list[str], str] | None:
             numbers.append(repr(value))
         else:
             numbers.append(repr(value * own[1] / base[1]))
+    return numbers, "; ".join(_assumed(texts, list(scales), common))
+
+
+def _assumed(texts: Sequence[str], units: Sequence[str], common: str) -> list[str]:
+    """What is taken for granted of a column's numbers."""
     notes = []
-    if len(scales) > 1:
-        shown = ", ".join(sorted(unit or "no unit" for unit in scales))
+    if len(units) > 1:
+        shown = ", ".join(sorted(unit or "no unit" for unit in units))
         notes.append(f"numbers in {shown} are converted to {common or 'none'}")
     elif common:
         notes.append(f"numbers are in {common}")
     if rounded := sum(text.lstrip().startswith(("~", "≈")) for text in texts):
         notes.append(f"{counted(rounded, 'number')} marked as approximate")
+    if marked := sum(text.rstrip().endswith(("*", "†", "‡", "§")) for text in texts):
+        notes.append(
+            f"{counted(marked, 'number')} marked (*): what the mark says is not known, and they count"
+        )
     if any(re.search(r"±|\+/-|\+-", text) for text in texts):
         notes.append("what stands after ± is not used: each line counts as one run")
     if any(re.search(r"\d\s*\(\s*[\d.]+\s*\)", text) for text in texts):
         notes.append("what stands in brackets behind a number is not used: each line counts as one run")
-    return numbers, "; ".join(notes)
+    return notes
