@@ -126,6 +126,7 @@ def test_a_level_that_stands_once_among_repeats_is_named(tmp_path: Path) -> None
     [
         ("10k", "10000"), ("300s", "00:05:00"), ("16 threads", "16 thread"), ("8 cores", "8-core"),
         ("wal=on", "wal=1"), ("1,5", "1.5"), ("sched=none", "sched: none"), ("(none)", "none"), ("xfs.", "xfs"),
+        ("xfs", "XFS (default)"), ("8t", "8 threads"), ("v8.0.36", "8.0.36"), ("zstd-3", "zstd-03"),
     ],
 )  # fmt: skip
 def test_levels_that_marks_alone_tell_apart_are_named(pair: tuple[str, str]) -> None:
@@ -224,3 +225,16 @@ def test_a_column_of_units_is_known_by_other_names(tmp_path: Path, column: str) 
 def test_what_sums_up_runs_is_said(tmp_path: Path, header: str, cells: tuple[str, str], said: str) -> None:
     table = read(tmp_path, f"{header}\nxfs,{cells[0]}\next4,{cells[1]}\n")
     assert any(said in note for note in table.notes)
+
+
+@pytest.mark.parametrize("column", ["Total", "diff %", "xfs/ext4", "mean"])
+def test_a_column_about_the_levels_beside_it_is_no_level(tmp_path: Path, column: str) -> None:
+    table = read(tmp_path, f"rep,xfs,ext4,{column}\n1,1000,900,1900\n2,1010,905,1915\n")
+    assert {row.levels["fs"] for row in table.rows} == {"xfs", "ext4"}
+    assert any(f"{column} are not" in note for note in table.notes)
+
+
+def test_a_tick_that_a_run_lacks_is_named(tmp_path: Path) -> None:
+    lines = CSV.strip().split("\n")
+    text = "\n".join([f"{lines[0]},done", *(f"{line},x" for line in lines[1:]), f"{lines[-1]},"])
+    assert any("done is empty in line" in note for note in read(tmp_path, text).notes)

@@ -53,7 +53,7 @@ def unified(lines: Sequence[Line], factors: Sequence[str]) -> list[str]:
                 text = cells[name].strip()
                 cells[name] = rewritten.get(text, text)
         left = Counter(cells[name].strip() for _, cells in lines)
-        notes += _slips(name, left) + _bare(name, left) + _doubtful(name, left)
+        notes += dict.fromkeys(_slips(name, left) + _bare(name, left) + _doubtful(name, left))
     return notes
 
 
@@ -195,11 +195,23 @@ def _doubtful(name: str, counts: Counter[str]) -> list[str]:
         if days[one] & days[other]
         or ((one in bare or other in bare) and bare.get(one, one) == bare.get(other, other))
         or marks[one] == marks[other] != ""
+        or _abbreviates(one, other)
     ]
     return [
         f"{name}: {one!r} and {other!r} are counted as 2 levels: write them alike if they are one"
         for one, other in same
     ]
+
+
+def _abbreviates(one: str, other: str) -> bool:
+    """``8t`` and ``8 threads``."""
+    told = [re.fullmatch(r"(\d+)\s*([^\W\d_]+)", plain(text).casefold()) for text in (one, other)]
+    if None in told:
+        return False
+    (number, unit), (same, longer) = sorted(
+        (each.groups() for each in told if each), key=lambda each: len(each[1])
+    )
+    return number == same and unit != longer and longer.startswith(unit)
 
 
 _THOUSANDS = {"k": 1e3, "m": 1e6, "g": 1e9}
@@ -211,6 +223,9 @@ def _without_marks(text: str) -> object:
     10k is a size, as which it is 10240, or a number, as which it is 10000.
     """
     bare = plain(text).casefold()
+    # ``xfs (default)``, ``v8.0.36``, ``zstd-03``.
+    bare = re.sub(r"(?<=\S)\s*\([^()]*\)$", "", bare)
+    bare = re.sub(r"(?<![\d.,:])0+(?=\d)(?!\d+:)|^v(?=\d)", "", bare)
     if told := re.fullmatch(r"(\d+)|(\d+(?:\.\d+)?)([kmg])", bare):
         return float(told[1] or told[2]) * _THOUSANDS.get(told[3], 1.0)
     if told := re.fullmatch(r"(?:(\d+):)?(\d{1,2}):(\d{2})", bare):

@@ -83,7 +83,7 @@ def _is_setting(name: str, values: Counter[str], both: Counter[tuple[tuple[str, 
 
 
 def _is_odd(lines: Sequence[Line], name: str) -> str:
-    texts = Counter("" if is_absent(cells[name]) else plain(cells[name]).casefold() for _, cells in lines)
+    texts = Counter(_text(cells[name]) for _, cells in lines)
     usual, count = texts.most_common(1)[0]
     if len(lines) < MANY or not USUAL * len(lines) <= count < len(lines):
         return ""
@@ -93,9 +93,7 @@ def _is_odd(lines: Sequence[Line], name: str) -> str:
         return ""
     label = labels(lines)
     odd = [
-        (label[place], " ".join(cells[name].split()))
-        for place, cells in lines
-        if ("" if is_absent(cells[name]) else plain(cells[name]).casefold()) != usual
+        (label[place], " ".join(cells[name].split())) for place, cells in lines if _text(cells[name]) != usual
     ]
     said = list(dict.fromkeys(text for _, text in odd))
     shown = ", ".join(f"{text[:MOST_LETTERS]!r}" if text else "empty" for text in said[:MOST_SHOWN])
@@ -105,3 +103,9 @@ def _is_odd(lines: Sequence[Line], name: str) -> str:
         f"{name} is {shown}{more} in line{'s' * (len(odd) > 1)} {where}, and {usual or 'empty'} in the others: "
         "leave out what should not count"
     )
+
+
+def _text(cell: str) -> str:
+    """What a cell says; an x is a tick."""
+    bare = plain(cell).casefold()
+    return "" if is_absent(cell) and bare != "x" else bare

@@ -65,6 +65,10 @@ def check_times(
     return ""
 
 
+#: Columns that number lines of any kind: repeats, or seconds.
+_COUNTERS = frozenset({"iteration", "iter", "no", "nr", "id", "n", "index", "number", "order"})
+
+
 def is_number(text: str) -> bool:
     """With a unit of letters at most: no clock and no date."""
     return parts(text) is not None and not re.search(r"\d\s*[-/:T]", text)
@@ -128,7 +132,7 @@ def _is_clock(values: Sequence[float], many: int, *, is_date: bool) -> bool:
 
 def suspicion(lines: Sequence[Line], factors: Sequence[str], others: Collection[str]) -> list[str]:
     """A note if very many lines have the same levels, and nothing tells them apart."""
-    if any(names.plain(name) in REPEATS or name in others for name in lines[0][1]):
+    if any(names.plain(name) in REPEATS - _COUNTERS or name in others for name in lines[0][1]):
         return []
     cells: dict[tuple[str, ...], int] = {}
     for _, line in lines:

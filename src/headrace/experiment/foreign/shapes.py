@@ -12,6 +12,7 @@ from collections.abc import Collection, Sequence
 
 from headrace.base.errors import PlanError
 from headrace.experiment.foreign import names
+from headrace.experiment.foreign.figures import names_a_summary
 from headrace.experiment.foreign.grid import Grid
 from headrace.experiment.foreign.nested import KEY
 from headrace.experiment.foreign.units import parts
@@ -186,8 +187,9 @@ def _from_means(grid: Grid, name: str) -> None:
     )
     mean = name if name in grid.header else _of(grid, name, _MEAN)
     count = _of(grid, name, _COUNT)
+    is_mean = {*names.words(name).split("_")} & {*_MEAN, "median", "geomean"}
     ranges = [each for each in grid.header if each != name and _is_range(each, name)]
-    if not spread and mean is not None and ((ranges and count) or len(ranges) > 1):
+    if not spread and mean is not None and (((ranges or is_mean) and count) or len(ranges) > 1):
         told = f"several runs ({count})" if count else f"several runs or values ({', '.join(ranges[:3])})"
         grid.notes.append(f"each line sums up {told} and counts as one: their spread is not there")
     if not spread or mean is None:
@@ -333,8 +335,11 @@ def _from_pivot(grid: Grid, factor: str, response: str, used: Collection[str]) -
             side.append(i)
         elif column:
             kept.append(column)
-    if len(side) < 2:
+    about = [i for i in side if _compares(grid.header[i], [grid.header[at] for at in side])]
+    if len(side) - len(about) < 2:
         return
+    side = [i for i in side if i not in about]
+    kept += [grid.header[i] for i in about]
     shown = ", ".join(grid.header[i] for i in side[:5]) + (", ..." if len(side) > 5 else "")
     # ``tps_xfs``, ``tps[xfs]``: the level is what is left.
     own = re.escape(response)
@@ -349,6 +354,13 @@ def _from_pivot(grid: Grid, factor: str, response: str, used: Collection[str]) -
         + (f"; {', '.join(kept)} {'are' if len(kept) > 1 else 'is'} not" if kept else "")
     )
     _unpivot(grid, side, factor, response)
+
+
+def _compares(column: str, columns: Sequence[str]) -> bool:
+    """Whether a column has a figure about the others: ``Total``, ``xfs/ext4``."""
+    halves = [half.strip() for half in re.split(r"/|÷|→|->|\bvs?\b\.?|\s-\s", column)]
+    bare = re.sub(r"\W*%\W*$|^\W*%\W*", "", column)
+    return names_a_summary(bare) or (len(halves) == 2 and {*halves} <= {*columns} - {column})
 
 
 def _unpivot(grid: Grid, side: Sequence[int], factor: str | None, response: str) -> None:

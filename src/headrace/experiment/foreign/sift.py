@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from headrace.experiment.foreign import failures, names, sums
 from headrace.experiment.foreign.alike import Line
+from headrace.experiment.foreign.figures import WEAK, names_a_summary
 from headrace.experiment.foreign.units import is_absent, parts
 
 # fmt: off
@@ -79,47 +80,6 @@ REMARKS = frozenset({
 })
 # fmt: on
 PHASES = frozenset({"phase", "stage", "period", "step", "kind", "type"})
-# fmt: off
-#: How people name a line that sums up others, or compares them, also in other languages. With other words beside
-#: them, those of ``_WEAK`` may be levels.
-_WEAK = frozenset({
-    "min", "max", "minimum", "maximum", "all", "count", "overall", "summary", "sd", "std", "cv", "rsd", "n",
-    "diff", "difference", "ratio", "speedup", "change", "delta", "δ", "gain", "improvement", "p_value", "p",
-    "range", "var", "media", "suma", "variance", "harmonic", "geometric", "geo",
-    "speed_up", "rms", "mode", "skew", "skewness", "kurtosis", "spread", "varianz", "abweichung", "hmean", "gmean",
-    "t_stat", "t_value", "z_score", "effect", "effect_size", "conf_interval", "abs_diff", "rel_diff",
-    "best", "worst", "winner", "ci", "se", "sem", "std_error", "standard_error", "t_test", "p_val", "significance",
-})
-SUMMARY = frozenset(names.words(each) for each in (
-    "average", "averages", "avg", "mean", "means", "total", "totals", "subtotal", "sum", "median", "stddev",
-    "stdev", "geomean", "durchschnitt", "mittelwert", "mittel", "mittelw", "summe", "gesamt", "gesamtsumme",
-    "gesamtergebnis", "ergebnis", "zwischensumme", "standardabweichung", "stabw", "moyenne", "médiane",
-    "mediane", "somme", "promedio", "mediana", "totale", "média", "soma", "gemiddelde", "totaal", "som",
-    "standaardafwijking", "średnia", "srednia", "razem", "suma", "průměr", "prumer", "součet", "celkem",
-    "átlag", "összesen", "keskiarvo", "summa", "yhteensä", "medelvärde", "genomsnitt", "gennemsnit",
-    "gjennomsnitt", "sammanlagt", "ortalama", "toplam", "среднее", "итого", "сумма", "всего", "медиана",
-    "середнє", "разом", "μέσος", "σύνολο", "ממוצע", "متوسط", "المجموع", "ecart_type", "écart_type",
-    "desviación", "desvio", "deviazione", "std_dev", "st_dev", "standard_deviation", "std_deviation",
-    "geo_mean", "geometric_mean", "harmonic_mean", "grand_total", "trung_bình", "rata_rata",
-    "priemer", "spolu", "povprečje", "skupaj", "vidējais", "kopā", "vidurkis", "iš viso", "keskmine", "kokku",
-    "mitjana", "medie", "prosjek", "ukupno", "prosek", "общо", "средно", "всього", "усього", "сярэдняе",
-    "μέσος όρος", "μέση τιμή", "میانگین", "مجموع", "ortalama değer", "औसत", "कुल", "ค่าเฉลี่ย", "รวม",
-    "tổng", "tổng cộng", "trung bình", "i alt", "סה\"כ", "סך הכל", "jumlah", "purata", "meðaltal", "samtals",
-    "batez besteko", "mesatarja", "wastani", "kabuuan", "średnio", "łącznie", "σ", "ø", "μ", "x̄", "percentile",
-    "quartile", "aggregate", "rollup", "desv", "desv estándar", "desv est", "desv típica", "desviación típica",
-    "desvest", "media aritmética", "écart type", "moy", "moy.", "ø gesamt", "odchylenie standardowe", "odch stand",
-    "směrodatná odchylka", "standaarddeviatie", "standardavvikelse", "keskihajonta", "szórás", "standart sapma",
-    "std sapma", "ст откл", "стандартное отклонение", "ско", "deviazione standard", "dev standard",
-    "desvio padrão", "schnitt", "im schnitt", "totales", "somma", "gemiddeld", "итог", "sub_total", "stdabw",
-    "std_abw", "cov", "iqm", "all_runs", "trimmed_mean", "harm_mean", "hmean", "coeff_var",
-    "variationskoeffizient", "mad", "best_of", "mediaan", "mediaani", "medián", "medyan", "vs",
-    "gesamtdurchschnitt", "overall_mean", "run_mean",
-))
-# fmt: on
-_CJK = re.compile(r"(平均|合計|总计|合计|總計|小計|小计|総計|均值|中位|標準偏差|标准差|평균|합계)")
-_TAIL = re.compile(
-    r"\d{2}_?(confidence|conf)\w*|(p|pct|q)_?\d{1,2}(_?\d)?|\d{1,2}(_\d)?(th)?_(percentile|pct|quantile|ci|confidence_interval)|t_test_p|std_error"
-)
 _FAILED = re.compile(
     r"(fail|err(?!ors?\b.*\b0\b)|abort|kill|time ?out|timed|interrupt|incomplete|crash|cancel|invalid|oom|skip|"
     r"broken|panic|segfault|core dump|truncat|dnf|did not|fatal|stopped|dead|hung|hang|unfinished|"
@@ -256,7 +216,6 @@ def runs_of(
     said = _said(lines, used)
     ends = _ends(lines, used)
     shares = _shares(lines, used)
-    numbered = _numbered(lines, used)
     kinds: tuple[tuple[str, Callable[[dict[str, str]], bool]], ...] = (
         (
             "repeats the header",
@@ -285,14 +244,7 @@ def runs_of(
             lambda cells: any(failures.count(cells[name]) for name in counted),
         ),
         ("is a warm-up, or prepares a run", lambda cells: _is_warm_up(cells, used)),
-        (
-            "says behind its number that it failed",
-            lambda cells: any(_fails_behind(cells[name]) for name in responses),
-        ),
-        (
-            f"has a word where others have their number ({', '.join(numbered)})",
-            lambda cells: any(_is_word(cells[name]) for name in numbered),
-        ),
+        *_of_cells(lines, used, responses),
     )
     for what, is_one in kinds:
         out = [place for place, cells in left if is_one(cells)]
@@ -339,6 +291,23 @@ def _numbered(lines: Sequence[Line], used: Collection[str]) -> list[str]:
     ]
 
 
+def _of_cells(
+    lines: Sequence[Line], used: Collection[str], responses: Collection[str]
+) -> tuple[tuple[str, Callable[[dict[str, str]], bool]], ...]:
+    """Kinds of lines that a single cell tells."""
+    numbered = _numbered(lines, used)
+    return (
+        (
+            "says behind its number that it failed",
+            lambda cells: any(_fails_behind(cells[name]) for name in responses),
+        ),
+        (
+            f"has a word where others have their number ({', '.join(numbered)})",
+            lambda cells: any(_is_word(cells[name]) for name in numbered),
+        ),
+    )
+
+
 def _is_word(text: str) -> bool:
     return not is_absent(text) and not re.fullmatch(r"\W*\d.*|[^\W\d]*[\s_#.-]*\d+[a-z]?", text.strip(), re.I)
 
@@ -349,29 +318,6 @@ def _fails_behind(text: str) -> bool:
     return behind is not None and bool(_FAILED.match(behind[1].strip()) or _IN_TEXT.search(behind[1]))
 
 
-@functools.lru_cache(4096)
-def _names_a_summary(cell: str) -> bool:
-    # ``AVERAGE(xfs)``; ``p = 0.001``, ``n=6``.
-    whole = names.words(re.sub(r"\s*=.*", "", cell))
-    cell = cell.replace("(", " (")
-    if (
-        whole in SUMMARY
-        or whole in _WEAK
-        or cell.strip() in ("∑", "∅")
-        or _CJK.search(cell)
-        or _TAIL.fullmatch(whole)
-    ):
-        return True
-    if re.fullmatch(
-        r"\d{2}(?:[.,]\d+)?\s*%|(?:best|worst|mean|avg|average|median) of \d+", cell.strip(), re.IGNORECASE
-    ):
-        return True
-    tokens = [names.words(token) for token in cell.split()]
-    return len(tokens) > 1 and (
-        tokens[0] in SUMMARY or tokens[-1] in SUMMARY or "_".join(tokens[:2]) in SUMMARY
-    )
-
-
 def _markers(lines: Sequence[Line], factors: Collection[str], responses: Collection[str]) -> list[str]:
     """Columns in which a few lines are named as summaries; where most are, the word means something else."""
     found = []
@@ -380,7 +326,7 @@ def _markers(lines: Sequence[Line], factors: Collection[str], responses: Collect
         if name in responses or (name not in factors and _key(name) in STATUS | GOOD | BAD | CODES):
             continue
         texts = [cells[name].strip() for _, cells in lines]
-        summaries = {text for text in set(texts) if _names_a_summary(text)}
+        summaries = {text for text in set(texts) if names_a_summary(text)}
         if not 0 < sum(text in summaries for text in texts) <= 0.5 * len(texts):
             continue
         if name not in factors or not all(_is_a_level(text, texts, summaries) for text in summaries):
@@ -393,17 +339,17 @@ def _is_a_level(text: str, texts: Sequence[str], summaries: Collection[str]) -> 
     others = sorted(texts.count(each) for each in set(texts) - set(summaries))
     own = texts.count(text)
     usual = others[len(others) // 2]
-    return own >= usual and (own > 1 or (names.words(text) in _WEAK and text not in texts[-3:]))
+    return own >= usual and (own > 1 or (names.words(text) in WEAK and text not in texts[-3:]))
 
 
 def _is_summary(cells: dict[str, str], factors: Collection[str], markers: Collection[str]) -> bool:
-    if not any(_names_a_summary(cells[name]) for name in markers):
+    if not any(names_a_summary(cells[name]) for name in markers):
         return False
     # A level of that name stands beside the other factors' levels.
     return (
         len(factors) == 1
         or any(not cells[name].strip() for name in factors)
-        or any(name not in factors and _names_a_summary(cells[name]) for name in markers)
+        or any(name not in factors and names_a_summary(cells[name]) for name in markers)
     )
 
 
