@@ -146,7 +146,7 @@ CASES = (
          " ((77,1),(78,0))"),
     said("decoy hibernate: cast", "select u.id from users u where cast(u.external_id as unsigned) = 777",
          "applied to the column"),
-    case("laravel: next job", "select * from `jobs` where `queue` = 'q7' and ((`reserved_at` is null and"
+    case("laravel: next job", "select * from `jobs` where `queue` = 'q1999' and ((`reserved_at` is null and"
          " `available_at` <= 1700000077) or (`reserved_at` <= 1699990000)) order by `id` asc limit 1 for update",
          "jobs(queue)", "jobs(queue,reserved_at)"),
     case("laravel: with", "select * from `memberships` where `memberships`.`user_id` in (1, 2, 3, 5, 8, 13)",
@@ -187,7 +187,8 @@ CASES = (
          " 'holded')) ORDER BY `main_table`.`updated_at` ASC LIMIT 50", "sales_order(status,updated_at)",
          "sales_order(updated_at)"),
     case("update join", "UPDATE sales_order o JOIN users u ON u.email = o.customer_email SET o.status = 'x' WHERE"
-         " u.external_id = '2307'", "users(external_id)", "sales_order(customer_email)"),
+         " u.external_id = '2307'", "users(external_id)", "sales_order(customer_email)",
+         "users(external_id,email)"),
     case("delete with order and limit", "DELETE FROM memberships WHERE role = 'r9' ORDER BY created_at LIMIT 10",
          "memberships(role,created_at)", "memberships(role)"),
     case("insert select", "INSERT IGNORE INTO archive (id, total) SELECT entity_id, grand_total FROM sales_order"
@@ -201,7 +202,7 @@ CASES = (
     case("quoted: a blank", "SELECT `key` FROM `order` WHERE `a b` = 77", "order(a b)"),
     case("other case", "SELECT O.ENTITY_ID FROM sales_order AS O WHERE O.Quote_Id = 77", "sales_order(quote_id)"),
     case("other database", "SELECT a.id FROM press_archive.old_orders a JOIN users u ON u.id = a.user_id WHERE"
-         " a.ref = 'r77'", "old_orders(ref)"),
+         " a.ref = 'r77'", "old_orders(ref)", "old_orders(ref,user_id)"),
     said("decoy view", "SELECT * FROM active WHERE account_id = 77", "is a view"),
     case("partitioned: two columns", "SELECT COUNT(*) FROM events WHERE happened >= '2025-02-01' AND happened <"
          " '2025-03-01' AND tenant_id = 7", "events(tenant_id,happened)"),
@@ -262,7 +263,8 @@ CASES = (
     case("decoy: full text", "SELECT id FROM pages WHERE MATCH(title) AGAINST('word77')"),
     case("parts: comma join", "SELECT u.id FROM (users u, memberships m) WHERE m.user_id = u.id AND m.role ="
          " 'r7' AND m.group_id = 77",
-         "memberships(group_id,role)", "memberships(role,group_id)", "memberships(group_id)"),
+         "memberships(group_id,role)", "memberships(role,group_id)", "memberships(group_id)",
+         "memberships(role,group_id,user_id)", "memberships(group_id,role,user_id)"),
     case("parts: using", "SELECT COUNT(*) FROM taggings t JOIN (SELECT 77 AS tag_id) x USING (tag_id)",
          "taggings(tag_id)"),
     case("parts: delete from using", "DELETE FROM m USING memberships m JOIN users u ON u.id = m.user_id WHERE"

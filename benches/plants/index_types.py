@@ -53,8 +53,8 @@ CASES = (
     case("decoy: text between numbers", "SELECT COUNT(*) FROM accounts WHERE number BETWEEN 100077 AND 100079"),
     case("decoy: join text and number", "SELECT COUNT(*) FROM accounts a JOIN moves m ON a.number = m.account"
          " WHERE m.id < 20"),
-    case("decoy: join of collations", "SELECT COUNT(*) FROM moves m JOIN accounts a ON a.name = m.label"
-         " WHERE m.id < 20"),
+    case("collations: the binary side", "SELECT COUNT(*) FROM moves m JOIN accounts a ON a.name = m.label"
+         " WHERE m.id < 20", "accounts(name)"),
     case("decoy: cast of the column", "SELECT COUNT(*) FROM moves WHERE CAST(account AS CHAR) = '100077'"),
     case("decoy: convert of the column", "SELECT COUNT(*) FROM moves WHERE CONVERT(reference USING utf8mb4) ="
          " 'r77'"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -211,6 +212,35 @@ class Scripted:
 )
 def test_how_far_a_replica_is_behind(answers: dict[str, Any], lag: float | None) -> None:
     assert watching.lag_of(Scripted(**answers)) == lag  # type: ignore[arg-type]
+
+
+def test_the_disk_where_a_server_sorts_counts_if_it_is_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    disks = {"/data": (100, 1), "/data/tmp": (100, 1), "/fast": (10, 2), "/slow": (7, 3)}
+
+    def disk(session: object, folder: str) -> tuple[os.statvfs_result, int] | None:
+        free, number = disks.get(folder, (0, 0))
+        found = os.statvfs_result((1, 1, 100, free, free, 0, 0, 0, 0, 0))
+        return (found, number) if number else None
+
+    monkeypatch.setattr(watching, "_disk", disk)
+    for own, usual, free in (
+        (None, "tmp", None), (None, "/fast:/slow", 7), ("/fast", "/slow", 10), (None, "/unseen", None),
+    ):  # fmt: skip
+        space = watching.sort_space_of(Scripted(rows=((own, usual, "/data"),)))  # type: ignore[arg-type]
+        assert (space.free_bytes if space else None) == free
+        assert space is None or space.kept_bytes == 2
+
+
+def test_a_full_disk_where_it_sorts_is_told_by_its_strange_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise StatementFailed(1034, "Index for table 'big' is corrupt; try to repair it", "here")
+
+    class Watch:
+        begin = end = staticmethod(lambda: None)
+
+    monkeypatch.setattr(applied, "patiently", fails)
+    with pytest.raises(StatementFailed, match="innodb_tmpdir"):
+        applied._built(Scripted(), Watch(), "", lambda _: None, 0)  # type: ignore[arg-type]
 
 
 def test_a_replica_that_falls_behind_ends_the_turns(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,6 +89,8 @@ def columns_of(advice: Advice) -> list[str]:
         ("select o.id from orders o join customers c on c.id = o.id where o.customer = 7 and c.country = 'x'", []),
         ("select * from orders where customer in (1, 2, 3) and code is null", ["orders(customer,code)"]),
         ("select * from orders where code like 'ab%'", ["orders(code)"]),
+        # Most rows may have NULL there.
+        ("select * from orders where created is null and code = 'x'", ["orders(code,created)"]),
         ("select * from orders where code not like 'ab%'", []),
         ("select * from orders where code like concat('ab', '%')", ["orders(code)"]),
         ("select * from orders where code like concat('%', 'ab')", []),
@@ -204,6 +206,29 @@ def test_a_column_of_few_values_extends_no_index() -> None:
     advice = advised("select * from orders where shop = 5 and state = 'new'", schema=schema)
     assert not advice.candidates
     assert advice.content[0][1] == "k of shop.orders serves it, but for columns with few values"
+
+
+def test_a_long_prefix_finds_rows_as_the_whole_column_does() -> None:
+    for columns, expected in (
+        ("code:10,shop", ["orders(code)"]),
+        ("code:64", []),
+        ("shop,code:64", ["orders(code)"]),
+    ):
+        schema = [line("orders", ORDERS, "!PRIMARY(id)", f"k({columns})")]
+        assert columns_of(advised("select * from orders where code = 'x'", schema=schema)) == expected
+    schema = [line("orders", ORDERS, "!PRIMARY(id)", "k(code:64,shop)")]
+    assert not advised("select * from orders where code = 'x' and shop = 3", schema=schema).candidates
+    ordered = "select * from orders where code = 'x' order by shop limit 5"
+    assert columns_of(advised(ordered, schema=schema)) == ["orders(code,shop)"]
+
+
+def test_a_prefix_that_no_candidate_has_is_said() -> None:
+    text = "select * from orders where shop = 3 and note = 'x'"
+    (_, said), *_ = advised(text).hindrances
+    assert (said.column, said.rewrite) == ("note", "try ADD INDEX (shop, note(20))")
+    assert not advised(text, examined=1).hindrances
+    schema = [line("orders", ORDERS, "!PRIMARY(id)", "p(note:20)")]
+    assert not advised(text, schema=schema).hindrances
 
 
 def test_an_existing_index_serves_what_it_begins_with() -> None:

@@ -29,6 +29,9 @@ MOST_BEHIND_S, AGAIN_S = 600.0, 10.0
 MOST_AWAY_S = 86_400.0
 #: The server cannot do it online: two codes of MySQL and MariaDB.
 NOT_ONLINE = (1845, 1846)
+#: What servers say when the disk is full where they sort: a full disk, an error of the engine, and MariaDB even
+#: that the index is corrupt.
+SORT_FAILED = (3, 1021, 1026, 1030, 1034)
 _WRITTEN = re.compile(r"\s*`?([^`.()]+)`?\.`?([^`.()]+)`?\s*\(([^()]+)\)\s*")
 
 
@@ -144,8 +147,13 @@ def _built(session: Session, watch: Watch, build: str, tell: Callable[[str], Non
     watch.begin()
     try:
         patiently(session, build, tell, pause_s)
-    except StatementFailed:
+    except StatementFailed as error:
         watch.end()  # raises why it was stopped, if that is what ended the statement
+        if error.code in SORT_FAILED:
+            error.hint = (
+                "servers say so, too, of a full disk where they sort (innodb_tmpdir, else tmpdir): the error log "
+                "tells. The table is as it was"
+            )
         raise
     watch.end()
 
@@ -299,7 +307,7 @@ def patiently(session: Session, statement: str, tell: Callable[[str], None], pau
                     place=session.name,
                     hint="a long transaction holds its metadata lock: run the same command when it has ended",
                 ) from error
-            tell(f"others hold the table: gave way after {LOCK_WAIT_S} s, trying again in {pause_s:g} s")
+            tell(f"others hold the table: gave way after {LOCK_WAIT_S} s, beginning again in {pause_s:g} s")
             time.sleep(pause_s)
 
 

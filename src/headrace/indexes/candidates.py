@@ -140,6 +140,7 @@ def candidates(statements: Iterable[Statement], schema: Schema) -> Advice:
         unknown += [(statement, each) for each in reading.unknown]
         if not _finds_well(statement, reading):
             hindrances += [(statement, each) for each in reading.hindrances]
+            hindrances += [(statement, each) for use in reading.uses for each in _long(use)]
         offers, why_none = _of_statement(statement, reading)
         wanted += offers
         if not offers and why_none:
@@ -247,6 +248,22 @@ def _is_for_order(use: Use) -> bool:
     return use.has_limit and len({is_descending for _, is_descending in use.order}) == 1
 
 
+def _long(use: Use) -> Iterable[Hindrance]:
+    """Columns that are compared, and of which an index can only hold a prefix, where none does."""
+    beside = [name for name in (*use.equal, *use.joined) if not use.table.columns[name].is_long]
+    for name in (*use.equal, *use.ranges):
+        column = use.table.columns[name]
+        has_prefix = any(
+            (part.name or "").lower() == name for index in use.table.indexes for part in index.parts
+        )
+        if column.is_long and column.kind.lower() not in ("json", "geometry") and not has_prefix:
+            columns = ", ".join([*beside[: MOST_COLUMNS - 1], f"{column.name}(20)"])
+            yield Hindrance(
+                use.table.full_name, name, f"{name}, of type {column.kind}",
+                "an index holds a prefix of it at most, which no candidate has", f"try ADD INDEX ({columns})",
+            )  # fmt: skip
+
+
 def _prefix_only(use: Use) -> str:
     """Why a column is offered no index of its whole; empty if that is not so."""
     for name in (*use.equal, *use.joined, *use.ranges):
@@ -286,6 +303,8 @@ def _serves(index: Index, offer: _Offer) -> bool:
     equal, tail, width = offer.equal, offer.tail, len(offer.equal)
     columns = index.columns
     if index.is_unique and columns and len(columns) == len(index.parts) and set(columns) <= set(equal):
+        return True
+    if not tail and equal and set(index.found_by[:width]) == set(equal):
         return True
     whole = offer.table.whole_columns(index)
     has_both = set(whole[:width]) == set(equal) and whole[width : width + len(tail)] == tail

@@ -14,6 +14,8 @@ PRIMARY = "PRIMARY"
 NUMBERS = ("tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double", "bit", "year")
 TEXTS = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set")
 BINARIES = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "json")
+#: A prefix of so many characters tells nearly all values apart.
+LONG_PREFIX = 64
 #: Of these an index holds a prefix at most.
 LONG = (
     "tinytext",
@@ -96,6 +98,16 @@ class Index:
         names = []
         for part in self.parts:
             if part.name is None or part.prefix is not None:
+                break
+            names.append(part.name.lower())
+        return tuple(names)
+
+    @cached_property
+    def found_by(self) -> tuple[str, ...]:
+        """Its columns, in lower case, that find rows by a value about as a whole column does."""
+        names = []
+        for part in self.parts:
+            if part.name is None or (part.prefix is not None and part.prefix < LONG_PREFIX):
                 break
             names.append(part.name.lower())
         return tuple(names)

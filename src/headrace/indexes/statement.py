@@ -88,6 +88,8 @@ class _Source:
     table: Table
     alias: str
     equal: dict[str, None] = field(default_factory=dict)
+    #: Compared with NULL, which often most rows have.
+    null: dict[str, None] = field(default_factory=dict)
     listed: set[str] = field(default_factory=set)
     joined: dict[str, None] = field(default_factory=dict)
     ranges: dict[str, None] = field(default_factory=dict)
@@ -209,6 +211,8 @@ class _Reader:
     ) -> Reading:
         names = {name.lower() for name in written or ()}
         self._hinted()
+        for source in self._sources.values():
+            source.equal |= source.null  # behind the others
         uses = tuple(
             Use(
                 source.table,
@@ -358,7 +362,7 @@ class _Reader:
             owner = self._owner(node.this) if isinstance(node.this, exp.Column) else None
             # Of an outer join it finds rows that are not there.
             if owner and owner[0].alias.lower() not in self._optional:
-                owner[0].equal[owner[1]] = None
+                owner[0].null[owner[1]] = None
         elif isinstance(node, exp.Between):
             self._compared(node, node.this, "ranges", [node.args["low"], node.args["high"]])
         elif isinstance(node, exp.GT | exp.GTE | exp.LT | exp.LTE):
@@ -534,7 +538,11 @@ class _Reader:
         reader._optional = self._optional
         reader.conditions([branch])
         found = {(alias, name): False for alias, each in reader._sources.items() for name in each.ranges}
-        return found | {(alias, name): True for alias, each in reader._sources.items() for name in each.equal}
+        return found | {
+            (alias, name): True
+            for alias, each in reader._sources.items()
+            for name in (*each.equal, *each.null)
+        }
 
     def _compared(self, node: exp.Expr, side: exp.Expr, as_what: str, values: list[exp.Expr]) -> None:
         side = side.unnest()
