@@ -59,6 +59,40 @@ def test_a_pool_has_to_fit_into_the_control_group(group: dict[str, int], pages: 
 
 
 @pytest.mark.parametrize(
+    ("wanted", "has", "says"),
+    [
+        ({"sort_buffer_size": 4 * GIB}, {}, "sort_buffer_size of 150 connections 600 GiB"),
+        ({"join_buffer_size": 256 << 20}, {}, "join_buffer_size of 150 connections 37.5 GiB"),
+        ({"sort_buffer_size": 100 << 20}, {}, ""),
+        ({"sort_buffer_size": 100 << 20, "max_connections": 500}, {}, "of 500 connections 48.8 GiB"),
+        # What `hunt` proposes at most is given to the few sessions that sort at a time.
+        ({"sort_buffer_size": 16 << 20, "max_connections": 10_000}, {}, ""),
+        ({"sort_buffer_size": 2 * GIB}, {"sort_buffer_size": str(4 * GIB)}, ""),
+        ({"tmp_table_size": GIB}, {}, "tmp_table_size of 150 connections 150 GiB"),
+        # One limit for all of them.
+        (
+            {"tmp_table_size": GIB},
+            {"internal_tmp_mem_storage_engine": "TempTable", "temptable_max_ram": str(GIB)},
+            "",
+        ),
+        ({"bulk_insert_buffer_size": 30 * GIB}, {}, "bulk_insert_buffer_size of one session 30.0 GiB"),
+    ],
+)
+def test_a_buffer_of_each_session_is_counted_for_all(
+    wanted: dict[str, int], has: dict[str, str], says: str
+) -> None:
+    variables = {"max_connections": "150", "sort_buffer_size": "262144", **has}
+    host = {
+        "memory": {"total_bytes": 24 * GIB},
+        "server_settings": {"vendor": "mysql", "variables": variables},
+    }
+    asked = {f"server.{name}": size for name, size in wanted.items()}
+    why = _memory(next(iter(asked)), asked, {}, HostFacts(Facts("", host)))
+    assert says in why
+    assert bool(why) == bool(says)
+
+
+@pytest.mark.parametrize(
     ("name", "number", "why"),
     [
         ("server.max_connections", 100_000, "each connection is an open file, and the server may open 20000"),

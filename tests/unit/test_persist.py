@@ -22,12 +22,13 @@ from headrace.change.persist.derived import derived
 from headrace.change.persist.last_word import sysctl_value
 from headrace.change.persist.line import Line
 from headrace.change.persist.options import _is_so
-from headrace.change.persist.units import unit_file
+from headrace.change.persist.units import starter, unit_file, unit_of
 from headrace.host.facts import HostFacts
 from headrace.host.target.local import LocalTarget
 from headrace.knobs import catalogue as knobs
 from headrace.lab.server.next_start import Answer
 from headrace.lab.server.option_files import Copies, after_start, has_sealed, persisted
+from headrace.lab.server.sources import _may_have_raised
 
 QUEUE = "/sys/block/sda/queue/scheduler"
 REQUESTS = "/sys/block/sda/queue/nr_requests"
@@ -263,6 +264,48 @@ def test_our_drop_in_is_the_last_word_of_a_unit(
     assert content == f"{HEADER}[Service]\n{next(iter(lines.values()))}\n"
     more = unit_file(copies({**there, path: content}), UNIT, {"LimitNOFILE": "LimitNOFILE=5"})[1]
     assert more.count("\n") == (3 if "LimitNOFILE" in lines else 4)
+
+
+def test_a_unit_of_another_program_says_nothing_of_its_servers_limit() -> None:
+    def program(*lines: str) -> str:
+        return starter(copies({f"/lib/systemd/system/{UNIT}": "\n".join(["[Service]", *lines])}), UNIT)
+
+    assert program("ExecStart=/usr/bin/supervisord -n") == "/usr/bin/supervisord"
+    assert program("ExecStart=@/usr/bin/dockerd dockerd") == "/usr/bin/dockerd"
+    assert program("ExecStart=/usr/sbin/mariadbd $OPTS") == ""
+    assert program("ExecStart=/bin/sh -c 'exec /opt/mysql/bin/mysqld_safe'") == ""
+    assert program("ExecStart=/usr/bin/supervisord", "ExecStart=", "ExecStart=/usr/sbin/mysqld") == ""
+    assert program() == ""
+
+
+@pytest.mark.parametrize(
+    ("folder", "unit"),
+    [
+        ("/system.slice/mariadb.service", "mariadb.service"),
+        ("/system.slice/system-mariadb.slice/mariadb@two.service", "mariadb@two.service"),
+        ("/user.slice/user-1000.slice/user@1000.service/app.slice/db.service", None),
+        ("/", None),
+    ],
+)
+def test_the_unit_of_a_server_is_that_of_its_control_group(folder: str, unit: str | None) -> None:
+    server = {"pid": 7, "program": "mysqld", "cgroup": {"folders": {"0": folder}}}
+    assert unit_of(host(servers=[server])) == unit
+
+
+@pytest.mark.parametrize(
+    ("began", "has", "is_so"),
+    [
+        (("1024", "20000"), ("8161", "8161"), True),
+        (("20000", "20000"), ("5000", "5000"), False),
+        (("1024", "20000"), ("1024", "20000"), False),
+        (("1024", "4096"), ("8161", "8161"), False),
+        (("", ""), ("8161", "8161"), False),
+    ],
+)
+def test_whether_a_server_raised_its_own_limit(
+    began: tuple[str, str], has: tuple[str, str], is_so: bool
+) -> None:
+    assert _may_have_raised(began, has) == is_so
 
 
 SHADOW = "root:$6$salt$hash:19000:0:99999:7:::\nmysql:!:19000::::::\n"

@@ -41,6 +41,7 @@ BY_NAME = {
     "hunt/hunt.py: watch": OWN,
     "knobs/report/knobs.py: _read": KERNEL,
     "change/apply.py: _step": KERNEL,
+    "change/persist/starts.py: at_its_limits": KERNEL,
     "lab/server/dataset.py: _read_manifest": (
         "a data set's folder, of which the server's account owns the data only"
     ),

@@ -98,6 +98,7 @@ impl Connection {
             wire = wire.encrypt(options)?;
         }
         log_in(&mut wire, options, &greeting, capabilities, channel)?;
+        wire.socket().limit(options.read_timeout).map_err(Error::Broken)?;
         Ok(Self {
             wire,
             version: greeting.version,
@@ -511,6 +512,34 @@ mod tests {
                 assert_eq!(connection.query("SELECT a", |_, _| {}).is_ok(), is_whole);
             });
         }
+    }
+
+    /// As one that was stopped does: the kernel takes the connection.
+    #[test]
+    fn a_server_that_says_nothing_is_waited_for_as_long_as_for_a_login() {
+        let (told, ended) = std::sync::mpsc::channel();
+        let play = move |_stream: UnixStream| ended.recv_timeout(Duration::from_secs(10)).unwrap();
+        with_server(play, |options| {
+            options.connect_timeout = Duration::from_millis(300);
+            let error = Connection::open(options).err().unwrap();
+            assert!(matches!(error, Error::Timeout(_)), "{error}");
+            told.send(()).unwrap();
+        });
+    }
+
+    #[test]
+    fn a_statement_may_take_longer_than_a_login() {
+        let play = |mut stream: UnixStream| {
+            accept_login(&mut stream);
+            receive(&mut stream, 0);
+            std::thread::sleep(Duration::from_millis(600));
+            send(&mut stream, 1, &[&[1], COLUMN, END, END]);
+        };
+        with_server(play, |options| {
+            options.connect_timeout = Duration::from_millis(300);
+            let mut connection = Connection::open(options).unwrap();
+            connection.query("SELECT a", |_, _| {}).unwrap();
+        });
     }
 
     #[test]

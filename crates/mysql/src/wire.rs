@@ -144,24 +144,25 @@ impl Wire {
 }
 
 impl Socket {
+    /// Connected; a read or write of the login may take as long as the connect.
     fn connect(options: &Options) -> io::Result<Self> {
         let limit = options.connect_timeout;
         match &options.endpoint {
             Endpoint::Socket(path) => {
                 let stream = connect_unix(path, limit)?;
-                stream.set_read_timeout(Some(options.read_timeout))?;
-                stream.set_write_timeout(Some(options.read_timeout))?;
-                Ok(Socket::Unix(stream))
+                let socket = Socket::Unix(stream);
+                socket.limit(limit)?;
+                Ok(socket)
             }
             Endpoint::Tcp { host, port } => {
                 let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
                 for address in (host.as_str(), *port).to_socket_addrs()? {
                     match TcpStream::connect_timeout(&address, limit) {
                         Ok(stream) => {
-                            stream.set_read_timeout(Some(options.read_timeout))?;
-                            stream.set_write_timeout(Some(options.read_timeout))?;
                             stream.set_nodelay(true)?;
-                            return Ok(Socket::Tcp(stream));
+                            let socket = Socket::Tcp(stream);
+                            socket.limit(limit)?;
+                            return Ok(socket);
                         }
                         Err(error) => last = error,
                     }
@@ -181,6 +182,15 @@ fn connect_unix(path: &Path, limit: Duration) -> io::Result<UnixStream> {
 }
 
 impl Socket {
+    /// From now on a read or a write may take so long.
+    pub fn limit(&self, limit: Duration) -> io::Result<()> {
+        match self {
+            Socket::Unix(stream) => stream.set_read_timeout(Some(limit))?,
+            Socket::Tcp(stream) => stream.set_read_timeout(Some(limit))?,
+        }
+        self.limit_writes(limit)
+    }
+
     /// From now on a write may take so long.
     pub fn limit_writes(&self, limit: Duration) -> io::Result<()> {
         match self {

@@ -156,6 +156,9 @@ pub struct Rollback {
     /// Undo kept changes, too: those of this ID, or with `last` those that were kept last
     #[arg(long, value_name = "ID|last", value_parser = owner::parse, conflicts_with = "everyone")]
     kept: Option<String>,
+    /// Undo only what no confirmation can keep any more: past its deadline, or left by a call that was killed
+    #[arg(long, conflicts_with_all = ["everyone", "kept", "restart_within"])]
+    overdue: bool,
     /// Close the entries whose value was set from outside since; that value is left in any case
     #[arg(long)]
     accept_foreign: bool,
@@ -232,7 +235,7 @@ fn keep_or_undo(journal: &mut Journal, owner: &str, kernel: &KernelFiles) -> any
 }
 
 fn rollback(arguments: &Rollback, out: &mut dyn Write) -> anyhow::Result<()> {
-    let Rollback { state, owner, everyone, kept, accept_foreign, restart_within, root } = arguments;
+    let Rollback { state, owner, everyone, kept, overdue, accept_foreign, restart_within, root } = arguments;
     // Nothing was ever changed from here, and asking must leave nothing behind.
     if !fs::exists(&state.dir).with_context(|| state.dir.display().to_string())? {
         return print_json(out, &[(); 0]);
@@ -252,8 +255,10 @@ fn rollback(arguments: &Rollback, out: &mut dyn Write) -> anyhow::Result<()> {
         (None, true) => vec![],
         _ => watcher::revert_overdue(&mut journal, &kernel, Restarts::Leave)?,
     };
-    undone.retain(|each| each.done);
+    // Of the others a failure is reported below.
+    undone.retain(|each| each.done || *overdue);
     undone.extend(match kept {
+        None if *overdue => vec![],
         // The last change was what the killed call left; undoing more is a separate decision.
         Some(id) if id == "last" && !undone.is_empty() => vec![],
         Some(id) => undo_kept(&mut journal, id, &kernel, foreign)?,

@@ -16,6 +16,7 @@ use super::remove::{self, real_parent, scratch_of};
 use super::restart::Pending;
 use super::{arrays, loops, processes, remounts, signature, variables, whole_files, zram};
 use base::error::AgentError;
+use mysql::ServerArguments;
 
 /// What became of one entry.
 #[derive(Serialize)]
@@ -168,6 +169,8 @@ pub fn rollback_those(
     // back what the older one had made.
     let mut held: Vec<String> = Vec::new();
     let mut unmarked = Vec::new();
+    // A server that hangs is waited for once, because everybody else waits for the journal meanwhile.
+    let mut silent: Vec<ServerArguments> = Vec::new();
     for entry in entries {
         let (subject, keys) = (subject(&entry.undo), keys(&entry.undo));
         let result = match ended_with_its_boot(&entry) {
@@ -175,9 +178,17 @@ pub fn rollback_those(
                 Err(anyhow::anyhow!("a later change of the same setting must be undone first"))
             }
             Ok(true) => Ok(Some("the host was booted since".to_owned())),
+            Ok(false) if login(&entry.undo).is_some_and(|login| silent.contains(login)) => {
+                Err(anyhow::anyhow!("its server did not answer for the change before"))
+            }
             Ok(false) => perform(&entry, journal, kernel, holder, restarts),
             Err(error) => Err(error),
         };
+        if let (Err(error), Some(login)) = (&result, login(&entry.undo))
+            && is_silence(error)
+        {
+            silent.push(login.clone());
+        }
         let (what, error) = match result {
             Ok(None) => (subject, None),
             Ok(Some(note)) => (format!("{subject} ({note})"), None),
@@ -206,6 +217,19 @@ pub fn rollback_those(
     }
     journal.tidy()?;
     Ok(undone)
+}
+
+/// The server that an entry is about.
+fn login(undo: &Undo) -> Option<&ServerArguments> {
+    match undo {
+        Undo::Variable { login, .. } | Undo::Restart { login, .. } => Some(login),
+        _ => None,
+    }
+}
+
+/// Whether a server took the connection and said nothing, as one does that is stopped or swaps.
+fn is_silence(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| matches!(cause.downcast_ref(), Some(mysql::Error::Timeout(_))))
 }
 
 /// Entries of a lower turn are undone before all of a higher one.

@@ -60,10 +60,12 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """``files``: path -> content, with ``--persist``. ``steps`` in the order they were asked for."""
+    """``files``: path -> content, with ``--persist``. ``steps`` in the order they were asked for. ``also`` is what
+    else these files change at the next start, a sentence each."""
 
     steps: tuple[Step, ...]
     files: Mapping[str, str]
+    also: tuple[str, ...] = ()
 
     @property
     def changes(self) -> list[Mapping[str, str | None]]:
@@ -142,14 +144,15 @@ async def prepare(
     steps = await steps_of(agent, settings, facts, allow_weaker=allow_weaker, persisted=bool(lasting))
     await must_be_harmless(agent, settings, facts, allow_loss, allow_beyond)
     files: dict[str, str] = {}
+    also: list[str] = []
     if lasting:
         own = [Lasting(step.name, step.value, step.instance) for step in steps]
         for step in steps:
             if step.name.startswith("volume.mount_options"):
                 raise Refused("cannot be made permanent: write it into /etc/fstab", place=step.name)
-        files = await persist.files(agent, own, facts, tuned=lasting == "tuned")
+        files, also = await persist.files(agent, own, facts, tuned=lasting == "tuned")
         await persist.must_be_writable(agent.target, files)
-    return Plan(tuple(steps), files)
+    return Plan(tuple(steps), files, tuple(also))
 
 
 def spelled(settings: Settings, facts: HostFacts) -> dict[str, Value]:

@@ -38,6 +38,25 @@ OF_SESSIONS = frozenset(
         "tmp_table_size",
     }
 )
+#: Of these each session has one as soon as its work needs it: all may, at a busy moment.
+OF_EACH = frozenset(
+    {
+        "binlog_cache_size",
+        "binlog_stmt_cache_size",
+        "join_buffer_size",
+        "max_heap_table_size",
+        "mrr_buffer_size",
+        "query_prealloc_size",
+        "read_buffer_size",
+        "read_rnd_buffer_size",
+        "sort_buffer_size",
+        "tmp_table_size",
+        "transaction_prealloc_size",
+    }
+)
+_OF_TABLES = frozenset({"max_heap_table_size", "tmp_table_size"})
+#: Sizes that are usual for one, and that `hunt` proposes: few sessions need theirs at a time.
+USUAL_BYTES, USUAL_TABLE_BYTES = 16 << 20, 256 << 20
 DEDICATED = "server.innodb_dedicated_server"
 _SCRIPT = """cat /proc/loadavg /proc/sys/fs/file-nr /proc/sys/fs/aio-nr | tr '\\n\\t' '  '; echo
 grep -h -E '^(MemAvailable|Committed_AS|CommitLimit|SwapTotal|Hugepagesize|HugePages_Total):' /proc/meminfo
@@ -87,7 +106,9 @@ def _dedicated(settings: Mapping[str, Value], facts: HostFacts) -> dict[str, str
 
 def _is_memory(name: str) -> bool:
     variable = name.removeprefix("server.")
-    return variable != name and (variable in OF_SESSIONS or (name in CATALOGUE and CATALOGUE[name].is_memory))
+    return variable != name and (
+        variable in OF_SESSIONS | OF_EACH or (name in CATALOGUE and CATALOGUE[name].is_memory)
+    )
 
 
 def _number(value: Value) -> int | None:
@@ -121,8 +142,11 @@ def _memory(name: str, wanted: Mapping[str, int], now: Mapping[str, int], facts:
         own = wanted.get(knob.name, _number(facts.variable(variable) or "") if knob.is_memory else None)
         if knob.is_memory and own:
             parts[variable] = own
-    if name.removeprefix("server.") in OF_SESSIONS:
-        parts[f"{name.removeprefix('server.')} of one session"] = wanted[name]
+    variable = name.removeprefix("server.")
+    if count := _connections_of(variable, wanted, facts):
+        parts[f"{variable} of {count} connections"] = wanted[name] * count
+    elif variable in OF_SESSIONS | OF_EACH:
+        parts[f"{variable} of one session"] = wanted[name]
     huge = now.get("HugePages_Total", 0) * now.get("Hugepagesize", 0)
     if huge and (facts.variable("large_pages") or "OFF").upper() not in ("ON", "1"):
         parts["huge pages"] = huge
@@ -133,6 +157,23 @@ def _memory(name: str, wanted: Mapping[str, int], now: Mapping[str, int], facts:
     words = " + ".join(f"{part} {_gib(parts[part])}" for part in large)
     more = " + ..." if len(parts) > 4 else ""
     return f"{words}{more} = {_gib(total)}; the machine has {_gib(facts.memory_bytes)}"
+
+
+def _connections_of(variable: str, wanted: Mapping[str, int], facts: HostFacts) -> int:
+    """How many sessions may have this buffer at a time; 0 where one alone is counted."""
+    usual = USUAL_TABLE_BYTES if variable in _OF_TABLES else USUAL_BYTES
+    before = _number(facts.variable(variable) or "") or 0
+    size = wanted[f"server.{variable}"]
+    if variable not in OF_EACH or size <= usual or size <= before:
+        return 0
+    most = facts.variable("temptable_max_ram")
+    if (
+        variable in _OF_TABLES
+        and most
+        and (facts.variable("internal_tmp_mem_storage_engine") or "") == "TempTable"
+    ):
+        return 0  # all of them have one limit
+    return wanted.get("server.max_connections") or _number(facts.variable("max_connections") or "") or 0
 
 
 def _group(parts: Mapping[str, int], facts: HostFacts) -> str:

@@ -119,6 +119,26 @@ def test_last_goes_on_with_what_it_could_not_undo(lab: OptionLab) -> None:
     assert lab.read() is None
 
 
+def test_a_limit_of_open_files_that_no_start_gets_is_refused(lab: OptionLab) -> None:
+    """What starts the server decides how many it may open, and tables get what connections leave."""
+    prefix = lab.server.prefix
+    lab.server.prefix = [*prefix, "prlimit", "--nofile=5000:5000"]
+    lab.restart()
+    lab.server.prefix = prefix
+    try:
+        persisted = ("--persist", "files", "--dry-run")
+        done = lab.headrace("apply", "server.open_files_limit=9000", *persisted, code=5)
+        assert "the next start makes it 5000: its limit of open files is 5000" in " ".join(
+            done.stderr.split()
+        )
+        tables = lab.value("table_open_cache")
+        done = lab.headrace("apply", "server.max_connections=2300", *persisted, code=0)
+        assert "the next start also makes table_open_cache " in done.stderr
+        assert f", which is {tables} without this" in done.stderr
+    finally:
+        lab.restart()
+
+
 def test_a_server_that_is_down_is_said_to_be(lab: OptionLab) -> None:
     lab.server.stop()
     try:

@@ -284,6 +284,7 @@ impl Host {
             owner: None,
             everyone: kept.is_none(),
             kept: kept.map(str::to_owned),
+            overdue: false,
             accept_foreign,
             restart_within: None,
             root: root(),

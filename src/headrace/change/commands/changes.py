@@ -576,6 +576,8 @@ def _show_plan(plan: rollouts.Plan) -> None:
         unit = f" {step.knob.unit}" if step.knob.unit else ""
         text = f"{step.name}: {step.before or '?'} -> {step.value}{unit}{note}"
         stderr().print(_line(text), soft_wrap=True, highlight=False)
+    for sentence in plan.also:
+        stderr().print(_line(sentence), soft_wrap=True, highlight=False, style="yellow")
     for path in plan.files:
         stderr().print(_line(f"writes {path} once confirmed"), soft_wrap=True, highlight=False)
         if path.endswith("/tuned.conf"):
@@ -595,7 +597,7 @@ def _show_results(done: rollouts.Rollout) -> None:
 
 def _plan_json(plan: rollouts.Plan) -> dict[str, Any]:
     steps = [{"name": s.name, "before": s.before, "value": s.value, "note": s.note} for s in plan.steps]
-    return {"steps": steps, "files": dict(plan.files)}
+    return {"steps": steps, "files": dict(plan.files), "also": list(plan.also)}
 
 
 def _rollout_json(done: rollouts.Rollout) -> dict[str, Any]:

@@ -46,8 +46,8 @@ done
 
 async def files(
     agent: Agent, settings: Sequence[Lasting], facts: HostFacts, *, tuned: bool = False
-) -> dict[str, str]:
-    """Path -> content of the files that make these settings last.
+) -> tuple[dict[str, str], list[str]]:
+    """Path -> content of the files that make these settings last; and what else the next start then has otherwise.
 
     Raises Refused for what no such file can hold, or what another file decides; NotReady where the host lacks the
     place, or what decides cannot be known.
@@ -56,12 +56,13 @@ async def files(
     host = [setting for setting in settings if setting.instance is not None]
     found = boot_files(await collect(target), host, facts, tuned=tuned) if host else {}
     variables = {s.name: s.value for s in settings if s.instance is None and s.name != "server.allocator"}
+    also: list[str] = []
     if variables:
-        path, content = await option_file(agent, variables, facts)
+        path, content, also = await option_file(agent, variables, facts)
         found[path] = content
     if lines := await _unit_lines(target, settings):
         found.update([made] if (made := await drop_in(target, facts, lines)) else [])
-    return found
+    return found, also
 
 
 async def _unit_lines(target: Target, settings: Iterable[Lasting]) -> dict[str, str]:

@@ -16,7 +16,7 @@ from headrace.base.model import Vendor
 from headrace.base.received import BadContent
 from headrace.change.persist.derived import derived
 from headrace.change.persist.line import Line
-from headrace.change.persist.starts import must_start
+from headrace.change.persist.starts import at_its_limits, must_start
 from headrace.change.persist.units import next_options
 from headrace.host.agent import Agent
 from headrace.host.facts import HostFacts
@@ -55,12 +55,13 @@ _SECRET = re.compile(r"pass|pwd|secret|token|key|credential|auth")
 _WHICH_FILES = frozenset(
     {"defaults_file", "defaults_extra_file", "defaults_group_suffix", "no_defaults", *ENVIRONMENT}
 )
-#: It depends on the limits that the process gets when it starts.
-_UNCOMPARED = frozenset({"open_files_limit"})
 
 
-async def option_file(agent: Agent, settings: Mapping[str, str], facts: HostFacts) -> tuple[str, str]:
-    """Path and content of the file that makes these ``server.*`` settings last.
+async def option_file(
+    agent: Agent, settings: Mapping[str, str], facts: HostFacts
+) -> tuple[str, str, list[str]]:
+    """Path and content of the file that makes these ``server.*`` settings last; and what else the next start then
+    has otherwise, a sentence each.
 
     Raises Refused or PlanError where the next start would not have them, NotReady where that cannot be known.
     """
@@ -82,6 +83,7 @@ async def option_file(agent: Agent, settings: Mapping[str, str], facts: HostFact
             hint="mend that first: until then no file can be promised to hold",
         )
     lines = [_line(start, name, value, facts) for name, value in settings.items()]
+    start = await at_its_limits(start, lines, facts)
     folder = _folder(start, first)
     await _must_be_ours(start, folder, first)
     path = f"{folder}/{FILE}"
@@ -90,13 +92,25 @@ async def option_file(agent: Agent, settings: Mapping[str, str], facts: HostFact
         raise Refused("has our name, but headrace did not write it", place=path, hint="move it away")
     content = edited(start, before, lines)
     held = await persisted_by(start, agent, facts)
-    await _must_hold(start, path, content, lines, facts, held)
+    answer = await _must_hold(start, path, content, lines, facts, held)
     secret = next((line for line in lines if _SECRET.search(line.variable)), None)
     if secret and (sealed := await sealed_note(start, agent, facts)):
         raise NotReady(sealed, place=secret.name, hint="if it is not among them, write the file by hand")
-    edited_since = await next_options(agent.target, facts, vendor)
+    edited_since = await next_options(agent.target, facts)
     must_not_be_overridden(start, path, lines, edited_since)
-    return path, content
+    return path, content, _also(start, answer, lines)
+
+
+def _also(start: NextStart, answer: Answer, lines: Sequence[Line]) -> list[str]:
+    """What the server takes from others for these: tables from its open files for connections."""
+    own = {line.option for line in lines}
+    return [
+        f"the next start also makes {option} {then}, which is {now} without this"
+        for option, now in start.now.values.items()
+        if option not in own
+        and not option.startswith("performance_schema_")
+        and (then := answer.values.get(option, now)) != now
+    ]
 
 
 def must_not_be_overridden(start: NextStart, path: str, lines: Sequence[Line], unit: Sequence[Word]) -> None:
@@ -237,7 +251,7 @@ async def _must_hold(
     lines: Sequence[Line],
     facts: HostFacts,
     kept: Mapping[str, str],
-) -> None:
+) -> Answer:
     after = start.with_file(path, content)
     words = after.words
     answer = await start.ask([word for word in words if word.line])
@@ -278,13 +292,14 @@ async def _must_hold(
         return _is_so(line, Answer({line.option: got}), facts)
 
     await must_start(start, path, words, lines, facts, is_so)
+    return answer
 
 
 async def _must_be(
     start: NextStart, answer: Answer, words: Sequence[Word], path: str, line: Line, facts: HostFacts
 ) -> None:
     """Raises Refused unless the binary would run with what the line says."""
-    if answer.problems or line.option in _UNCOMPARED:
+    if answer.problems:
         return
     if not _is_so(line, answer, facts):
         await _say_who_wins(start, answer, words, path, line, facts)
@@ -336,11 +351,28 @@ async def _say_who_wins(
     got = answer.values.get(line.option, "")
     dashed = line.option.replace("_", "-")
     why = next((each for each in answer.remarks if dashed in each or line.option in each), "")
+    if line.option == "open_files_limit":
+        raise _limited(start, line, got)
     raise Refused(
         f"asked for {line.wanted}, but the next start makes it {got or 'nothing'}, by the server's own binary"
         + (f": {why}" if why else ""),
         place=line.name,
         hint=f"ask for {got}, if that is what you want" if got else None,
+    )
+
+
+def _limited(start: NextStart, line: Line, got: str) -> Refused:
+    """A server asks for what its connections and tables need, and what starts it gives it a limit."""
+    soft, hard = start.process.started_with
+    need = "it needs more for its connections and tables" if _count(got) > _count(line.wanted) else ""
+    limit = f"its limit of open files is {soft}" + (f", at most {hard}" if hard != soft else "")
+    return Refused(
+        f"asked for {line.wanted}, but the next start makes it {got}: {need or limit}",
+        place=line.name,
+        hint="lower max_connections or table_open_cache"
+        if need
+        else "raise it in what starts the server (`ulimit -n`, limits.conf, a container's nofile), start it with "
+        "that, then run this again",
     )
 
 

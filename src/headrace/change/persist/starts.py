@@ -14,7 +14,7 @@ from headrace.change.persist.units import unit_of
 from headrace.host.facts import HostFacts
 from headrace.knobs.servers import Listed, in_any, of
 from headrace.lab.server.next_start import NextStart
-from headrace.lab.server.option_files import Word
+from headrace.lab.server.option_files import Word, of_arguments
 from headrace.lab.server.trial_start import REDO, Trial, is_of_engine, try_start
 
 #: Global, but each statement depends on them.
@@ -49,6 +49,36 @@ _NOT_OURS = re.compile(
     r"wsrep_|debug|pseudo_|gtid_|binlog_|sql_log_|log_|slow_|rpl_|replica|slave|server_id|time_zone|lc_|proxy|rand_seed"
     r"|(transaction|tx)_read_only|.*_engine|.*insert_id|identity|timestamp|skip_replication"
 )
+
+
+async def at_its_limits(start: NextStart, lines: Sequence[Line], facts: HostFacts) -> NextStart:
+    """As the next start is begun: with the limit of open files that our drop-in gives its unit, if it has one.
+
+    Raises Refused for a limit that no process of this machine gets, NotReady where only a start as root shows it.
+    """
+    line = next((each for each in lines if each.option == "open_files_limit"), None)
+    wanted = _number(line.wanted) if line else None
+    if line is None or wanted is None or facts.vendor is None:
+        return start
+    most = (await start.target.read("/proc/sys/fs/nr_open")).decode().strip()
+    if most.isdigit() and wanted > int(most):
+        raise Refused(
+            f"asked for {line.wanted}: no process of this machine may open more than {most} files (fs.nr_open)",
+            place=line.name,
+            hint="raise host.fs.nr_open first, or ask for less",
+        )
+    if unit_of(facts) is not None:
+        return start.limited(int(wanted))
+    hard = start.process.started_with[1]
+    is_by_root = any(word.option == "user" for word in of_arguments(start.process.arguments))
+    if is_by_root and hard and wanted > int(hard):
+        raise NotReady(
+            f"asked for {line.wanted}, above {hard}, the limit of open files of what starts the server as root: "
+            "whether that may raise it shows only when it does",
+            place=line.name,
+            hint=f"let what starts it set the limit (`ulimit -n {int(wanted)}`), then run this again",
+        )
+    return start
 
 
 async def must_start(
@@ -113,15 +143,6 @@ async def _must_be_had(start: NextStart, line: Line, facts: HostFacts) -> None:
                 "the server would not start: it has no plugin that manages keys",
                 place=line.name,
                 hint="load one first, such as file_key_management",
-            )
-    elif line.option == "open_files_limit" and wanted.isdigit():
-        has = facts.variable("open_files_limit") or ""
-        is_less = has.isdigit() and int(wanted) < int(has)
-        if is_less and facts.vendor and await unit_of(start.target, facts, facts.vendor) is None:
-            raise Refused(
-                f"asked for {wanted}: a server keeps the larger limit that it is started with, {has} now",
-                place=line.name,
-                hint="lower the limit (`ulimit -n`) in what starts it",
             )
     elif line.option in _PORTS and wanted.isdigit() and int(wanted):
         if int(wanted) < _FIRST_FREE_PORT:

@@ -14,7 +14,6 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from headrace.base.errors import NotReady, Refused
-from headrace.base.model import Vendor
 from headrace.change.persist.boot import HEADER, own_text
 from headrace.change.persist.last_word import in_order, lines_of
 from headrace.host.facts import HostFacts
@@ -22,11 +21,6 @@ from headrace.host.target import Target
 from headrace.lab.server.option_files import ENVIRONMENT, Copies, Word, of_arguments, plain, spelled_out
 from headrace.lab.server.sources import EMIT, copies
 
-SERVICES = {
-    Vendor.MARIADB: ("mariadb.service", "mysql.service", "mysqld.service"),
-    Vendor.MYSQL: ("mysql.service", "mysqld.service"),
-    Vendor.PERCONA: ("mysql.service", "mysqld.service"),
-}
 FOLDERS = (
     "/etc/systemd/system.control",
     "/run/systemd/system.control",
@@ -86,6 +80,7 @@ _ALIAS = "alias:"
 
 #: Where the manager's own variables are from.
 _MANAGER = "systemctl show-environment"
+_OF_A_USER = re.compile(r"/user@\d+\.service(/|$)")
 _SERVER = re.compile(r"(^|/)(mysqld|mariadbd)(_safe|-safe)?$")
 #: An option of a command line, with its value.
 _OPTION = re.compile(r"(?<![\w-])--([A-Za-z][\w-]*)(?:=([^\s\"']*))?")
@@ -101,19 +96,16 @@ def names_of(unit: str) -> list[str]:
     return [each for each in (unit, template, *starts, kind) if each]
 
 
-async def unit_of(target: Target, facts: HostFacts, vendor: Vendor) -> str | None:
-    """The unit that started the server: its control group says it, without systemd the packages' names; None where
-    there is none."""
+def unit_of(facts: HostFacts) -> str | None:
+    """The unit that started the server: its control group says it. None where there is none, also where a package
+    has brought one that no systemd starts."""
     folders = ((facts.server_process or {}).get("cgroup") or {}).get("folders") or {}
-    for folder in folders.values():
-        if match := re.search(r"/([A-Za-z0-9_.@:\\-]+\.service)(/|$)", str(folder)):
+    for folder in map(str, folders.values()):
+        # The manager of a user has its own folders of drop-ins.
+        if _OF_A_USER.search(folder):
+            continue
+        if match := re.search(r"/([A-Za-z0-9_.@:\\-]+\.service)(/|$)", folder):
             return match[1]
-    if await target.exists("/run/systemd/system"):
-        return None
-    for service in SERVICES[vendor]:
-        for place in FOLDERS:
-            if await target.exists(f"{place}/{service}"):
-                return service
     return None
 
 
@@ -122,15 +114,34 @@ async def drop_in(target: Target, facts: HostFacts, lines: Mapping[str, str]) ->
 
     None where no unit starts the server, and the option alone holds. Raises Refused where another file wins.
     """
-    if (vendor := facts.vendor) is None:
+    if facts.vendor is None:
         raise NotReady("without a server login its unit is unknown", place="systemd")
-    unit = await unit_of(target, facts, vendor)
+    unit = unit_of(facts)
     if unit is None:
         if "LD_PRELOAD" in lines:
-            raise NotReady("systemd has no unit of this server", place=SERVICES[vendor][0])
+            raise NotReady("systemd has no unit of this server", place=target.name)
         return None
     found, others = await _collected(target, unit)
+    if other := starter(found, unit, others):
+        raise NotReady(
+            f"{unit} starts {other}, which starts the server: what it gives the server is not the unit's to say",
+            place=target.name,
+            hint=f"set {' and '.join(lines)} where {other} starts the server",
+        )
     return unit_file(found, unit, lines, others)
+
+
+def starter(found: Copies, unit: str, others: Sequence[str] = ()) -> str:
+    """The program that a unit starts, where that is none of the server's but, say, a supervisor."""
+    programs: list[str] = []
+    for file in _in_turn(found, unit, others):
+        for _, line in lines_of(found, file):
+            key, equals, value = (part.strip() for part in line.partition("="))
+            if key == "ExecStart" and equals:
+                programs.append(value) if value else programs.clear()
+    if not programs or any(re.search(r"mysql|maria", each, re.IGNORECASE) for each in programs):
+        return ""
+    return programs[0].split()[0].lstrip("-@:+!")
 
 
 async def _collected(target: Target, unit: str) -> tuple[Copies, list[str]]:
@@ -153,12 +164,12 @@ async def _collected(target: Target, unit: str) -> tuple[Copies, list[str]]:
     return Copies({**found.files, **more.files}), others
 
 
-async def next_options(target: Target, facts: HostFacts, vendor: Vendor) -> list[Word]:
+async def next_options(target: Target, facts: HostFacts) -> list[Word]:
     """The options of the command line that the server's unit starts it with next; empty without a unit.
 
     They are not those of the running server once its unit was edited. Raises NotReady.
     """
-    unit = await unit_of(target, facts, vendor)
+    unit = unit_of(facts)
     if unit is None:
         return []
     found, others = await _collected(target, unit)

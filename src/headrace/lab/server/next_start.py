@@ -33,7 +33,7 @@ from headrace.lab.server.sources import Process, files_of, process_of
 _LEFT_OUT = frozenset({"log_error", "daemonize", "log_syslog", "syslog"})
 _PIPE = "--defaults-file=/proc/self/fd/0"
 #: The pipe is made here, because the server's user may not open one of ours.
-_ASK = 'cd /; [ "$0" ] && ulimit -n "$0" 2>/dev/null; cat | "$@"'
+_ASK = 'cd /; [ "$0" ] && { ulimit -Sn "$0"; ulimit -Hn "$1"; } 2>/dev/null; shift; cat | "$@"'
 _TIMEOUT_S = 60.0
 
 
@@ -62,6 +62,10 @@ class NextStart:
     @property
     def place(self) -> str:
         return self.target.name
+
+    def limited(self, files: int) -> NextStart:
+        """The same, started with this limit of open files."""
+        return replace(self, process=replace(self.process, started_with=(str(files), str(files))))
 
     def with_file(self, path: str, content: str) -> Reading:
         """What it would come across if this file were there."""
@@ -99,6 +103,10 @@ async def next_start(agent: Agent, pid: int, vendor: Vendor, version: str) -> Ne
     options = frozenset(_option_names(listing))
     words = [word for word in found.words if word.line]
     now = await _asked(target, process, start, words, options)
+    if process.started_with != process.files and now.values.get("open_files_limit") != process.files[0]:
+        # Something between its parent and it has set them.
+        process = replace(process, started_with=process.files)
+        now = await _asked(target, process, start, words, options)
     return NextStart(target, process, start, copies, found, now, options)
 
 
@@ -173,7 +181,7 @@ async def _answer(target: Target, process: Process, content: bytes, arguments: S
     command = [
         *process.as_server(is_root=target.is_root),
         *("env", *clean, *given),
-        *("sh", "-c", _ASK, process.most_files, process.program, *arguments),
+        *("sh", "-c", _ASK, *process.started_with, process.program, *arguments),
     ]
     answer = await target.run(command, stdin=content, check=False, timeout_s=_TIMEOUT_S, repeatable=True)
     if answer.exit_code in (126, 127):

@@ -68,7 +68,10 @@ here=yes
 [ "$(readlink $p/ns/mnt)" = "$(readlink /proc/self/ns/mnt)" ] && [ "$(readlink $p/root)" = / ] || here=no
 printf 'here=%s\\nexe=%s\\n' "$here" "$(readlink $p/exe)"
 sed -n 's/^Uid:[[:space:]]*[0-9]*[[:space:]]*\\([0-9]*\\).*/uid=\\1/p; s/^Gid:[[:space:]]*[0-9]*[[:space:]]*\\([0-9]*\\).*/gid=\\1/p' $p/status
-sed -n 's/^Max open files *\\([0-9a-z]*\\) *\\([0-9a-z]*\\).*/files=\\2/p' $p/limits
+limits='s/^Max open files *\\([0-9a-z]*\\) *\\([0-9a-z]*\\).*/files=\\1 \\2/p'
+sed -n "$limits" $p/limits
+parent=$(sed -n 's/^PPid:[[:space:]]*//p' $p/status)
+[ "$parent" -gt 1 ] && sed -n "$limits" /proc/$parent/limits 2>/dev/null | sed 's/^/parent./'
 tr '\\0' '\\n' <$p/environ | grep -E '^({"|".join((*ENVIRONMENT, "LD_LIBRARY_PATH"))})=' | sed 's/^/env./'
 printf '\\0'
 exec cat $p/cmdline
@@ -79,7 +82,8 @@ exec cat $p/cmdline
 class Process:
     """A running server. ``is_here`` is false where it has its own view of the files, as in a container.
 
-    ``most_files`` is its hard limit of open files; empty if unknown. ``arguments`` come without the program.
+    ``files`` are its limits of open files, soft and hard, and ``started_with`` those that it began with, if its
+    parent tells them: a server raises its own. Empty if unknown. ``arguments`` come without the program.
     """
 
     pid: int
@@ -89,7 +93,8 @@ class Process:
     environment: Mapping[str, str]
     user_id: int
     group_id: int
-    most_files: str = ""
+    files: tuple[str, str] = ("", "")
+    started_with: tuple[str, str] = ("", "")
 
     @property
     def root(self) -> str:
@@ -124,7 +129,7 @@ async def process_of(target: Target, pid: int) -> Process:
         )
     words = tail.decode("utf-8", "replace").split("\0")
     environment = {name[4:]: value for name, value in fields.items() if name.startswith("env.")}
-    limit = fields.get("files", "")
+    files, parents = _limits(fields.get("files", "")), _limits(fields.get("parent.files", ""))
     return Process(
         pid,
         fields["here"] == "yes",
@@ -134,8 +139,21 @@ async def process_of(target: Target, pid: int) -> Process:
         environment,
         int(fields["uid"]),
         int(fields["gid"]),
-        limit if limit.isdigit() else "",
+        files,
+        parents if _may_have_raised(parents, files) else files,
     )
+
+
+def _limits(text: str) -> tuple[str, str]:
+    soft, _, hard = text.partition(" ")
+    return (soft, hard) if soft.isdigit() and hard.isdigit() else ("", "")
+
+
+def _may_have_raised(began: tuple[str, str], has: tuple[str, str]) -> bool:
+    """Whether a server that began with limits made these of them: it sets both to what it needs."""
+    if not began[0] or has[0] != has[1] or not has[0]:
+        return False
+    return int(began[0]) <= int(has[0]) <= int(began[1])
 
 
 async def files_of(agent: Agent, process: Process, paths: Sequence[str]) -> tuple[Copies, list[str]]:

@@ -236,7 +236,7 @@ async def _tried(
     command = [
         *(("sh", "-c", _ALONE, "sh") if start.target.is_root else ()),
         *process.as_server(is_root=start.target.is_root, instead_of_root=_NOBODY),
-        *("sh", "-c", _RUN, "sh", process.most_files, _statements(variables)),
+        *("sh", "-c", _RUN, "sh", process.started_with[1], _statements(variables)),
         "--bootstrap" if is_mariadb else "--initialize-insecure",
         *(process.environment.get("LD_LIBRARY_PATH", ""), _GUARD, process.program, *_APART),
     ]
