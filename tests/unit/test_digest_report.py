@@ -456,9 +456,41 @@ def test_new_and_gone_classes_have_calls_where_others_have_a_ratio() -> None:
     after = digest([Event(START_NS + n * SECOND_NS + n, n // 4, MS) for n in range(5)])
     text = printed(digest_compare.compared(before, after, traffic.compare(before, after), 10), 200)
     assert "1 new class, 0 gone, 1 in both" in text
-    (line,) = (line for line in text.splitlines() if "new  select" in line)
-    assert "  1 call  " in line
+    _, _, new = text.partition("\nNew\n")
+    head, line, below = new.splitlines()[:3]
+    assert head.split() == ["load/s", "calls", "mean", "ms"]
+    assert line.split()[2] == "1"
     assert "×" not in line
+    assert below.strip().startswith("select")
+
+
+def test_a_comparison_shows_texts_in_full_and_leaves_monitors_out() -> None:
+    def named(number: int, text: str) -> str:
+        told = [
+            json.loads(line) for line in digests.lines([Event(START_NS + n, n % 2, MS) for n in range(9)])
+        ]
+        [each for each in told if each["type"] == "class"][number] |= {"fingerprint": text, "tables": []}
+        found = open_digest(read_lines(map(json.dumps, told), "test"))
+        return printed(digest_compare.compared(found, found, traffic.compare(found, found), 10), 80)
+
+    long = "select " + ", ".join(f"column_{n}" for n in range(30)) + " from orders"
+    assert long in " ".join(named(0, long).split())
+    assert "Not listed: 1 class that only ask" in " ".join(named(1, "show global status").split())
+
+
+def test_a_log_of_slow_calls_beside_one_of_all_calls_is_told() -> None:
+    def calls(shortest: int) -> Digest:
+        return digest([Event(START_NS + n * SECOND_NS + n, 0, shortest + n) for n in range(200)])
+
+    def said(before: Digest, after: Digest) -> str:
+        return " ".join(
+            printed(digest_compare.compared(before, after, traffic.compare(before, after), 9)).split()
+        )
+
+    assert "Before may lack fast calls: 95% of its calls took 49.9 ms" in said(calls(50 * MS), calls(MS // 10))
+    assert "After may lack fast calls" in said(calls(MS // 10), calls(50 * MS))
+    for same in (said(calls(50 * MS), calls(40 * MS)), said(calls(MS), calls(MS // 100))):
+        assert "may lack" not in same
 
 
 def test_a_call_without_a_time_was_not_in_1970() -> None:

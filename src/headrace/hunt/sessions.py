@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from headrace.host.activity import Activity, LockWait, SessionGroup, cut
+from headrace.host.monitors import looks_at_server
 from headrace.host.window import Window
-from headrace.hunt.monitors import looks_at_server
 
 #: Sessions that wait for one thing, on average, above which it is more than a hand-over; and their share of all.
 WAITERS, SHARE = 1.0, 0.25

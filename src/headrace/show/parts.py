@@ -95,6 +95,7 @@ class Table:
 
     ``is_cut``: a terminal cuts the last column to the remaining room. ``is_stacked``: on a narrow page a row's
     cells are below its name, each with its label, so that none is out of sight; not for rows that continue others.
+    ``is_below``: a terminal shows the last column in full, below each row.
     """
 
     kind: ClassVar[str] = "table"
@@ -108,6 +109,7 @@ class Table:
     looks: Mapping[int, str] = field(default_factory=dict)
     look: str = ""
     is_cut: bool = False
+    is_below: bool = False
     is_stacked: bool = False
     #: Index of the column that names a row; -1 for none.
     named: int = 0

@@ -6,11 +6,13 @@ Every string becomes a ``rich`` text here and nowhere else: cleaned, and never r
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
 
 from rich import table as rich_table
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.measure import Measurement
 from rich.padding import Padding
+from rich.segment import Segment
 from rich.text import Text
 
 from headrace.show import text
@@ -123,12 +125,32 @@ class _Table:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         heads = self._part.heads
+        if self._part.is_below:
+            yield from self._below(console, options)
+            return
         for keep in sorted({column.keep for column in heads} | {0}, reverse=True):
             columns = [i for i, column in enumerate(heads) if column.keep <= keep]
             table, is_fitting = self._drawn(console, options, columns)
             if is_fitting or keep == 0:
                 yield table
                 return
+
+    def _below(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Each row on a line of its own, and its last cell below it: a text of any length next to figures."""
+        part = self._part
+        figures = rich_table.Table(box=None, pad_edge=False, header_style="bold", padding=(0, _AIR, 0, 0))
+        for column in part.heads[:-1]:
+            justify: Literal["left", "right"] = "right" if column.kind == "n" else "left"
+            figures.add_column(text.clean_lines(column.name), justify=justify, no_wrap=True)
+        rows = [[_cell(each) for each in row] for row in part.shown if len(row) == len(part.heads)]
+        for row in rows:
+            figures.add_row(*row[:-1])
+        head, *drawn = console.render_lines(figures, options, pad=False)
+        for line, below in zip((head, *drawn), (None, *(row[-1] for row in rows)), strict=True):
+            yield from line
+            yield Segment.line()
+            if below is not None:
+                yield Padding(below, (0, 0, 0, 2), expand=False)
 
     def _drawn(
         self, console: Console, options: ConsoleOptions, columns: Sequence[int]

@@ -17,8 +17,8 @@ from headrace.history.archive.reader import Range, Reader
 from headrace.history.collect.collector import Collector
 from headrace.history.collect.minute import PERFORMANCE_SCHEMA
 from headrace.history.collect.watched import Watched
+from headrace.host.monitors import looks_at_server
 from headrace.host.window import Window
-from headrace.hunt.monitors import looks_at_server
 from headrace.hunt.rules import Evidence, all_rules, judge
 from headrace.hunt.rules.cause import conclude, is_full, limited_by
 from headrace.hunt.rules.evidence import NotEnough

@@ -14,7 +14,7 @@ from headrace.history import questions
 from headrace.history.archive.reader import Range
 from headrace.history.collect.minute import PERFORMANCE_SCHEMA, PROCESS_LIST, SLOW_LOG, finding_row
 from headrace.history.collect.watched import Watched
-from headrace.hunt.monitors import looks_at_server as looks_at_server
+from headrace.host.monitors import looks_at_server as looks_at_server
 from headrace.hunt.rules.cause import limited_by
 from headrace.hunt.rules.rule import Finding
 from headrace.web import capacity, locks, marks, rates, rollouts, said

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 from rich.text import Text
 
+from headrace.host.monitors import looks_at_server
 from headrace.hunt import sessions
-from headrace.hunt.monitors import looks_at_server
 from headrace.hunt.top import lines, lists, locks
 from headrace.hunt.top.lines import DIM, HEADING, HOT, WARM, Column, gibibytes, percent, rate
 from headrace.hunt.top.past import BYTES, EXECUTING, FIGURES, RATE, SHARE, Figure

@@ -9,8 +9,8 @@ from rich.text import Text
 
 from headrace.base.counted import counted
 from headrace.host.activity import Activity
+from headrace.host.monitors import looks_at_server
 from headrace.hunt.hot_cores import FULL
-from headrace.hunt.monitors import looks_at_server
 from headrace.hunt.report.words import SEVERITY_STYLE, remedy_text
 from headrace.hunt.resources import BUSY
 from headrace.hunt.top import lines

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.base.counted import counted
+from headrace.host.monitors import looks_at_server
 from headrace.show import text
-from headrace.show.parts import Cell, Column, Gap, Part, Sentence, Span, Table
+from headrace.show.parts import Cell, Column, Gap, Part, Sentence, Table
 from headrace.traffic import figures as traffic
 from headrace.traffic.report.coverage import lines
 from headrace.traffic.report.words import clock, duration, percent, short_number
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 #: A ratio this close to 1 is not coloured.
 QUIET = 1.1
+#: A source may lack the fast calls if nearly all of its calls took longer than this, and than the other's so many
+#: times; of fewer calls nothing is said.
+LIMIT_NS, LIMITED, FEWEST_CALLS = 5_000_000, 10, 100
 #: Printed below every comparison: what the ratios do not prove.
 NO_TRIAL = (
     "Two captures are only two observations, regardless of how many calls they hold: calls in one capture "
@@ -45,12 +49,44 @@ def compared(before: Digest, after: Digest, changes: Sequence[Change], limit: in
         told += f" ({text.ratio(loads[1] / loads[0])}×)"
     yield Gap()
     yield Sentence(told, "strong")
+    if limited := _limited(before, after):
+        yield Sentence(limited, "attention")
+    own = [
+        each for each in changes if looks_at_server(each.either.fingerprint, ", ".join(each.either.tables))
+    ]
+    rest = [each for each in changes if each not in own]
+    for state, title in (("both", "In both: after relative to before"), ("new", "New"), ("gone", "Gone")):
+        found = [each for each in rest if each.state == state]
+        if not found:
+            continue
+        yield Gap()
+        yield Sentence(title, "strong")
+        yield _changes(found[:limit])
+        if len(found) > limit:
+            yield Sentence(f"and {len(found) - limit:,} more: --top", "aside")
     yield Gap()
-    yield _changes(changes[:limit])
-    if len(changes) > limit:
-        yield Sentence(f"and {len(changes) - limit:,} more: --limit", "aside")
-    yield Gap()
+    if own:
+        classes = counted(len(own), "class", "classes")
+        yield Sentence(
+            f"Not listed: {classes} that only ask the server about itself, as monitors do.", "aside"
+        )
     yield Sentence(NO_TRIAL, "aside")
+
+
+def _limited(before: Digest, after: Digest) -> str:
+    """That one of them seems to lack the fast calls, as a log with a higher long_query_time; empty if not."""
+    if min(before.all.count, after.all.count) < FEWEST_CALLS:
+        return ""
+    fast = [traffic.fast_ns(digest.all) or 0.0 for digest in (before, after)]
+    most, least = max(fast), min(fast)
+    if not least or most < LIMIT_NS or least * LIMITED > most:
+        return ""
+    slow, quick = ("before", "after") if fast[0] > fast[1] else ("after", "before")
+    return (
+        f"{slow.capitalize()} may lack fast calls: 95% of its calls took {text.milliseconds(most)} ms or more, "
+        f"of {quick} {text.milliseconds(least)} ms. If it is a slow log with a higher long_query_time, a class "
+        "may be new, gone, rarer or slower for that alone: compare logs with the same long_query_time."
+    )
 
 
 def _span(digest: Digest) -> str:
@@ -61,23 +97,26 @@ def _span(digest: Digest) -> str:
 
 
 def _changes(changes: Sequence[Change]) -> Table:
-    rows = []
-    for each in changes:
-        name = Cell((Span(_STATE[each.state][0], style=_STATE[each.state][1]), each.either.fingerprint))
-        if each.state == "both":
-            cells = [_times(ratio) for ratio in (each.rate, each.mean, *each.percentiles.values())]
-            slices = "–" if each.slower_slices is None else f"{each.slower_slices:.2f}"
-        else:
-            # No ratio to the other side, which has none: the number itself.
-            calls = f"{short_number(each.either.count)} {'call' if each.either.count == 1 else 'calls'}"
-            mean = text.milliseconds(traffic.mean_ns(each.either))
-            cells, slices = [Cell(calls), Cell(f"{mean} ms"), Cell(""), Cell(""), Cell("")], ""
-        rows.append([Cell(load_change(each.load_change)), *cells, Cell(slices), name])
+    """Classes of one kind. In only one of the two a class has no ratio: then the numbers themselves."""
     columns = [Column(name, "n") for name in ("load/s", "calls/s", "mean", "p50", "p95", "p99", "slices")]
-    return Table([*columns, Column("class")], rows, is_cut=True)
+    if changes[0].state != "both":
+        columns = [Column(name, "n") for name in ("load/s", "calls", "mean ms")]
+    rows: list[list[Cell]] = []
+    for each in changes:
+        cells = [Cell(load_change(each.load_change))]
+        if each.state == "both":
+            cells += [_times(ratio) for ratio in (each.rate, each.mean, *each.percentiles.values())]
+            cells.append(Cell("–" if each.slower_slices is None else f"{each.slower_slices:.2f}"))
+        else:
+            cells += [
+                Cell(short_number(each.either.count)),
+                Cell(text.milliseconds(traffic.mean_ns(each.either))),
+            ]
+        rows.append([*cells, Cell(each.either.fingerprint, style=_STYLES[each.state])])
+    return Table([*columns, Column("class")], rows, is_below=True)
 
 
-_STATE = {"new": ("new  ", "bold yellow"), "gone": ("gone  ", "bold blue"), "both": ("", "")}
+_STYLES = {"new": "bold yellow", "gone": "bold blue", "both": ""}
 
 
 def load_change(change_ns: float) -> str:

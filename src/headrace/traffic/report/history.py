@@ -35,7 +35,7 @@ def overview(
         [_line(each, reviews.get(each.name)) for each in seen[:limit]],
     )  # fmt: skip
     if len(seen) > limit:
-        yield Sentence(f"and {len(seen) - limit:,} more: --limit", "aside")
+        yield Sentence(f"and {len(seen) - limit:,} more: --top", "aside")
 
 
 def _numbers(*names: str) -> list[Column]:
