@@ -487,7 +487,9 @@ def test_a_log_of_slow_calls_beside_one_of_all_calls_is_told() -> None:
             printed(digest_compare.compared(before, after, traffic.compare(before, after), 9)).split()
         )
 
-    assert "Before may lack fast calls: 95% of its calls took 49.9 ms" in said(calls(50 * MS), calls(MS // 10))
+    assert "Before may lack fast calls: 95% of its calls took 49.9 ms" in said(
+        calls(50 * MS), calls(MS // 10)
+    )
     assert "After may lack fast calls" in said(calls(MS // 10), calls(50 * MS))
     for same in (said(calls(50 * MS), calls(40 * MS)), said(calls(MS), calls(MS // 100))):
         assert "may lack" not in same

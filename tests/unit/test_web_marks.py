@@ -133,3 +133,25 @@ def test_the_pages_show_it_with_a_link_to_the_rollout(tmp_path: Path) -> None:
             assert 'data-mark="kept: server.innodb_io_capacity=2000; time per query' in text
         row = client.get("/api/changes.json").json()["rows"][0]
         assert (row["verdict"], row["kind"]) == ("pass", "kept")
+
+
+def test_what_an_experiment_prepares_is_no_change_and_a_setting_with_two_names_changed_once() -> None:
+    book, host = tried()
+    made = {
+        **switch(book, host, 9.0, "headrace-pool-0123456789ab/volume"),
+        "what": "/var/tmp/headrace/volume",
+    }
+    set_ = {**switch(book, host, 10.0, ""), "kind": "settings", "before": "10", "after": "0"}
+    rows = marks.with_rollouts(
+        [
+            made,
+            {**set_, "what": "long_query_time"},
+            {**set_, "what": "log_slow_query_time"},
+            {**set_, "what": "log_slow_query", "after": "1"},
+        ],
+        [],
+        [host],
+        ALL,
+    )
+    # The second name of a variable that did not change with it is kept: nobody says that it is the same change.
+    assert sorted(row["what"] for row in rows) == ["log_slow_query", "long_query_time"]

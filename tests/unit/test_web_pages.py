@@ -39,6 +39,7 @@ from headrace.web.asked import Asked
 from headrace.web.listing import Listing
 from headrace.web.reviews import Reviews
 from headrace.web.site import Site
+from headrace.web.templates import environment
 from tests.below import go_below, private_path
 from tests.history import SLOW, fill, query, site, state, write
 from tests.rules.hosts import unwell
@@ -533,13 +534,52 @@ def test_a_finding_names_the_commands_that_test_it_where_it_was_found(tmp_path: 
         (replace(remote, spec=TargetSpec("local")), "--mysql-socket /run/s --mysql-user me"),
     ):
         watched = watched_of(host)
-        off = {"optimizer_switch": "index_merge=off"}
+        off = {
+            "optimizer_switch": "index_merge=off",
+            "slow_query_log": "ON",
+            "slow_query_log_file": "/slow.log",
+        }
         rules = judge(unwell(variables=off, status_rates={"handler_read_rnd_next": 2e6}), all_rules())
         watched.judgement = rules
         found.collector.hosts = {"db1": watched}
         rows = {row["id"]: row for row in asyncio.run(tables.findings(found, Asked(host="db1"))).rows}
         assert rows["STMT06"]["test"] == f"headrace hunt {where} && headrace prove STMT06 --live {where}"
         assert rows["SESS12"]["test"] == ""
+        assert rows["SESS12"]["next"] == f"headrace indexes /slow.log {where}"
+
+
+def test_a_finding_leads_to_the_statements_that_it_names() -> None:
+    numbers = [
+        (what, value, tables.text_of(what, value))
+        for what, value in (
+            ("often seen", "select id from shop.t where a = ?"),
+            ("waiting for shop.t", "update t set b = ? ...: 3.0"),
+            ("waiting for log_latch", "0.12 s per second"),
+            ("the holder's statement", "unknown: it executes nothing"),
+        )
+    ]
+    assert [text for _, _, text in numbers] == [
+        "select id from shop.t where a = ?",
+        "update t set b = ?",
+        "",
+        "",
+    ]
+    row = {
+        "title": "Scans",
+        "severity": "cost",
+        "id": "SESS12",
+        "summary": "s",
+        "why": "",
+        "next": "headrace indexes /s",
+    }
+    macros = environment().get_template("macros.html").make_module({"asked": Asked(host="db1")})
+    card = macros.findings(Listing((), [{**row, "numbers": numbers}]))  # type: ignore[attr-defined]
+    links = re.findall(r'href="(/queries[^"]*)"', card)
+    assert links == [
+        "/queries?host=db1&amp;range=1h&amp;q=select+id+from+shop.t+where+a+%3D+%3F",
+        "/queries?host=db1&amp;range=1h&amp;q=update+t+set+b+%3D+%3F",
+    ]
+    assert "<dt>next</dt><dd><code>headrace indexes /s</code>" in card
 
 
 def wait(waiter: int, holder: int | None, **more: Any) -> dict[str, Any]:

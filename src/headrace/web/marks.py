@@ -3,6 +3,8 @@
 A rollout switches its change on and off in blocks; a host's journal has each switch. Here a host has one row for
 the start of its trial and one for the end, with the verdict of its stage and the interval that decided it.
 The changes of an experiment's trials, which are undone after each, are one row for its start and one for its end.
+What it only prepares for itself, a volume and a private server, is no change of the host. A setting that a server shows
+under two names changed once.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import Any
 from headrace.base.errors import PlanError, StoreError
 from headrace.history.archive.reader import Range
 from headrace.host.moved import unlike
+from headrace.knobs.values import is_second_name
 from headrace.rollout.book import LOG, Book, folders
 from headrace.rollout.plan import Stage
 from headrace.rollout.report import rollout as report
@@ -26,6 +29,8 @@ Row = dict[str, Any]
 OPEN = ("to come", "needs approval", "approved")
 #: Who changes a host for the trials of an experiment: its name and the start of its design's hash.
 EXPERIMENT = re.compile(r"headrace-(?P<name>.+)-[0-9a-f]{12}")
+#: Who prepares what only its trials use.
+PREPARES = re.compile(EXPERIMENT.pattern + r"/.+")
 #: An experiment whose changes are further apart was continued.
 PAUSE_S = 900.0
 
@@ -37,7 +42,7 @@ def with_rollouts(
     own = tuple(f"/{book.plan.id}-" for book in books)
     kept = [
         {**row, **_NOTHING}
-        for row in _without_trials(rows)
+        for row in _without_trials(_once(rows))
         if not any(each in (row["who"] or "") for each in own)
     ]
     ours = [row for book in books for row in _rows(book, names) if span.since_s <= row["at_s"] < span.until_s]
@@ -71,6 +76,23 @@ def _rows(book: Book, names: Sequence[str]) -> Iterator[Row]:
         for host in stage.hosts:
             if host in names:
                 yield from _of_host(book, stage, host)
+
+
+def _once(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Without second names of a setting, and without what experiments prepare."""
+    names: dict[tuple[Any, ...], dict[str, str]] = {}
+    for row in rows:
+        names.setdefault(_moment(row), {})[str(row["what"])] = ""
+    return [
+        row
+        for row in rows
+        if not PREPARES.fullmatch(row["who"] or "")
+        and not (row["kind"] == "settings" and is_second_name(str(row["what"]), names[_moment(row)]))
+    ]
+
+
+def _moment(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return row["host"], row["kind"], int(row["at_s"]), row["before"], row["after"]
 
 
 def _without_trials(rows: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:

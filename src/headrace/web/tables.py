@@ -19,7 +19,7 @@ from headrace.hunt.rules.cause import limited_by
 from headrace.hunt.rules.rule import Finding
 from headrace.web import capacity, locks, marks, rates, rollouts, said
 from headrace.web.alerts import SERVE
-from headrace.web.asked import RANGES, Asked
+from headrace.web.asked import MOST_WORDS, RANGES, Asked
 from headrace.web.listing import Column, Listing, Row, address
 from headrace.web.site import Site, loaded, one_host
 from headrace.web.users import Role
@@ -182,22 +182,38 @@ async def findings(site: Site, asked: Asked) -> Listing:
 
 
 #: What the history does not keep of a finding.
-_UNKEPT: Mapping[str, Any] = {"why": "", "numbers": ()}
+_UNKEPT: Mapping[str, Any] = {"why": "", "numbers": (), "next": ""}
+#: Numbers of a finding that are the text of a statement, which the list of queries finds.
+_STATEMENTS = ("statement", "often seen", "waiting for ", "the holder's statement")
 
 
 def _finding(found: Finding) -> dict[str, Any]:
     """With the reason and the numbers, which the history does not keep."""
-    numbers = [(number.what, str(number.value)) for number in found.hit.evidence]
+    numbers = [
+        (number.what, str(number.value), text_of(number.what, str(number.value)))
+        for number in found.hit.evidence
+    ]
     return {**finding_row(found), "why": found.rule.why, "numbers": numbers}
+
+
+def text_of(what: str, value: str) -> str:
+    """The text that the list of queries is searched for; empty for other numbers. Long texts are cut."""
+    found, colon, _ = value.rpartition(": ") if what.startswith("waiting for ") else (value, ":", "")
+    is_text = bool(colon) and what.startswith(_STATEMENTS) and not found.startswith(("unknown", "digest "))
+    return found.removesuffix(" ...")[:MOST_WORDS] if is_text else ""
 
 
 def _with_test(row: dict[str, Any], watched: Watched) -> dict[str, Any]:
     """A fix that a running host takes is tested there: by a hunt, which saves the finding, and a proof of it."""
-    if not row["test"] or not row.pop("is_dynamic"):
+    is_dynamic = row.pop("is_dynamic")
+    if row["test"] and not is_dynamic:
         return row
     login = watched.feed.login or watched.host.login
     target = ["-t", watched.feed.spec.address] if watched.feed.spec.kind != "local" else []
     where = shlex.join([*target, *(login.argv if login else [])])
+    if not row["test"]:
+        asks = {"rules": "", "latencies": shlex.join(target)}.get(row["next"].split()[1], where)
+        return {**row, "next": f"{row['next']} {asks}".rstrip()}
     return {**row, "test": f"headrace hunt {where} && {row['test']} --live {where}"}
 
 

@@ -104,6 +104,7 @@ def finding_row(found: Finding) -> Row:
         "summary": found.hit.summary,
         "fix": "; or ".join(remedy_text(remedy) for remedy in found.hit.remedies),
         "test": f"headrace prove {shlex.quote(found.id)}" if tested else "",
+        "next": found.next_command,
         "is_dynamic": any(remedy.cost is Cost.DYNAMIC for remedy in tested),
         "refuted_if": found.rule.refute,
     }

@@ -78,7 +78,8 @@ class Remedy:
 class Match:
     """What a rule's function yields: one subject (a device, a core, a variable) for which its condition holds.
 
-    ``summary`` is one sentence with numbers. ``severity`` overrides the rule's own.
+    ``summary`` is one sentence with numbers. ``severity`` overrides the rule's own. ``look`` is a command that
+    shows more of just this, if there is one.
     """
 
     subject: str
@@ -86,6 +87,7 @@ class Match:
     evidence: tuple[Number, ...] = ()
     remedies: tuple[Remedy, ...] = ()
     severity: Severity | None = None
+    look: str = ""
 
 
 @dataclass(frozen=True)
@@ -163,7 +165,7 @@ class Finding:
             return f"headrace prove {shlex.quote(f'index:{self.index}')} --live"
         if any(each.settings for each in self.hit.remedies):
             return f"headrace apply {shlex.quote(self.id)} --dry-run"
-        return LOOK_AT.get(
+        return self.hit.look or LOOK_AT.get(
             self.rule.code, LOOK_AT.get(self.rule.area, f"headrace rules show {self.rule.code}")
         )
 

@@ -488,6 +488,7 @@ def joins_without_index(evidence: Evidence) -> Iterator[Match]:
             ),
         ),
         None if is_felt else Severity.HOUSEKEEPING,
+        statements.candidates_command(evidence),
     )
 
 
@@ -541,6 +542,7 @@ def most_rows_by_scans(evidence: Evidence) -> Iterator[Match]:
             *(number("often seen", each.short) for each in seen),
         ),
         (Remedy(steps=(_find_scans(evidence),)),),
+        look=statements.candidates_command(evidence),
     )
 
 

@@ -197,6 +197,22 @@ def candidates_step(
     evidence: Evidence, does: str = "names the index that it lacks; `--prove --on-copy` tries it on a copy"
 ) -> str:
     """The command that names the missing index, with this server's slow log where it says that it writes one."""
+    path, is_written = _slow_log(evidence)
+    say = f"`headrace indexes {path or 'SLOW_LOG'}`, with the login of this server, {does}."
+    if is_written:
+        return say
+    switch = "SET GLOBAL long_query_time = 0, slow_query_log = 1"
+    return f"Have it in the slow log for some minutes ({switch}); then {say}"
+
+
+def candidates_command(evidence: Evidence) -> str:
+    """The same as a command; empty where the server writes no slow log now."""
+    path, is_written = _slow_log(evidence)
+    return f"headrace indexes {shlex.quote(path)}" if path and is_written else ""
+
+
+def _slow_log(evidence: Evidence) -> tuple[str, bool]:
+    """Where the server's slow log is, and whether it is written there now."""
     settings = evidence.settings.get("variables", {})
     name, file = "slow_query_log", "slow_query_log_file"
     if name not in settings:
@@ -204,11 +220,8 @@ def candidates_step(
     path = str(settings.get(file) or "")
     if path and not path.startswith("/"):
         path = f"{str(settings.get('datadir') or 'DATADIR').rstrip('/')}/{path}"
-    say = f"`headrace indexes {path or 'SLOW_LOG'}`, with the login of this server, {does}."
-    if str(settings.get(name, "")).upper() in ("ON", "1"):
-        return say
-    switch = "SET GLOBAL long_query_time = 0, slow_query_log = 1"
-    return f"Have it in the slow log for some minutes ({switch}); then {say}"
+    is_on = str(settings.get(name, "")).upper() in ("ON", "1")
+    return path, is_on and "FILE" in str(settings.get("log_output", "FILE")).upper()
 
 
 def _of(evidence: Evidence, digest: str) -> Iterator[Number]:

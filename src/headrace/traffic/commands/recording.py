@@ -95,6 +95,8 @@ def record(
     if as_json:
         print_json(summary)
     else:
+        if not estimate:
+            _warn(lacks(summary["totals"]["coverage"], summary["totals"]["events"]))
         stdout().print(_table(_rows_of_estimate(summary) if estimate else _rows_of_record(summary, output)))
     if error:
         raise error
@@ -149,7 +151,7 @@ def _rows_of_record(found: dict[str, Any], output: Path) -> list[tuple[str, str]
         ("recording", str(output)),
         ("events", f"{totals['events']:,} in {found['duration_s']} s"),
         ("size", _size(found)),
-        ("literals", "kept" if found["with_literals"] else "not kept"),
+        ("literals", "kept" if found["with_literals"] else "not kept: a replay needs --with-literals"),
         ("passwords removed", f"{totals['redacted_events']:,}"),
     ]
     return rows + _missed(coverage)
@@ -159,6 +161,31 @@ def _size(found: dict[str, Any]) -> str:
     # Unknown for a recording without events.
     an_event = found["bytes_per_event"]
     return f"{found['bytes']:,} bytes" + (f", {an_event} per event" if an_event is not None else "")
+
+
+def lacks(coverage: Mapping[str, Any], events: int) -> list[str]:
+    """What a digest and a replay of this recording will lack, each with what gives it. It is said first."""
+    said = []
+    if unknown := int(coverage.get("unknown_statements") or 0):
+        share = f"{unknown:,} of {counted(events, 'event')} ({unknown / max(events, 1):.0%})"
+        said.append(
+            f"{share} execute statements that were prepared before the recording began. Their text is not known: "
+            "a digest cannot name them, and a replay leaves them out. Record again and let the application's pool "
+            "open new connections meanwhile, or record the slow log with long_query_time = 0, which has them as "
+            "text with their values."
+        )
+    if midstream := int(coverage.get("midstream_sessions") or 0):
+        sessions = f"{counted(midstream, 'session')} {'was' if midstream == 1 else 'were'}"
+        said.append(
+            f"{sessions} open before the recording began, so user and database are not known: give a replay "
+            "--mysql-database."
+        )
+    return said
+
+
+def _warn(said: list[str]) -> None:
+    for line in said:
+        stdout().print(line, style="bold yellow", highlight=False, markup=False)
 
 
 def _missed(coverage: dict[str, Any]) -> list[tuple[str, str]]:
@@ -259,6 +286,7 @@ def info(
     if as_json:
         print_json(found)
     else:
+        _warn(lacks(found["coverage"], found["events"]))
         stdout().print(_table(_rows_of_info(found)))
 
 

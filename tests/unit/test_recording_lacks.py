@@ -1,0 +1,20 @@
+"""What a recording of a running application lacks is said first, with what gives it."""
+
+from __future__ import annotations
+
+from headrace.traffic.commands.recording import lacks
+
+
+def test_statements_prepared_before_are_told_with_their_share_and_the_remedy() -> None:
+    said = lacks({"unknown_statements": 5100, "midstream_sessions": 7}, 5102)
+    assert len(said) == 2
+    assert said[0].startswith("5,100 of 5,102 events (100%) execute statements that were prepared before")
+    assert "let the application's pool open new connections" in said[0]
+    assert "long_query_time = 0" in said[0]
+    assert said[1].startswith("7 sessions were open before the recording began")
+    assert "--mysql-database" in said[1]
+
+
+def test_one_is_one_and_a_whole_recording_lacks_nothing() -> None:
+    assert lacks({"midstream_sessions": 1}, 9)[0].startswith("1 session was open before")
+    assert lacks({"unknown_statements": 0}, 0) == []
