@@ -572,7 +572,7 @@ def test_a_finding_leads_to_the_statements_that_it_names() -> None:
         "why": "",
         "next": "headrace indexes /s",
     }
-    macros = environment().get_template("macros.html").make_module({"asked": Asked(host="db1")})
+    macros = environment().get_template("macros.html").make_module({"asked": Asked(host="db1"), "query": {}})
     card = macros.findings(Listing((), [{**row, "numbers": numbers}]))  # type: ignore[attr-defined]
     links = re.findall(r'href="(/queries[^"]*)"', card)
     assert links == [

@@ -3,8 +3,8 @@
 A rollout switches its change on and off in blocks; a host's journal has each switch. Here a host has one row for
 the start of its trial and one for the end, with the verdict of its stage and the interval that decided it.
 The changes of an experiment's trials, which are undone after each, are one row for its start and one for its end.
-What it only prepares for itself, a volume and a private server, is no change of the host. A setting that a server shows
-under two names changed once.
+What it only prepares for itself, a volume and a private server, is no change of the host. A setting that a server
+shows under two names changed once.
 """
 
 from __future__ import annotations
