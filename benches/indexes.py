@@ -45,7 +45,7 @@ PLANTS = (
     Plant("forms", index_forms.SCHEMA, index_forms.CASES, index_forms.REDUNDANT),
     Plant("press", index_frameworks.SCHEMA, index_frameworks.CASES, index_frameworks.REDUNDANT),
 )
-PROVING = ("--prove", "--blocks", "10", "--budget", "1m")
+PROVING = ("--prove", "--blocks", "10", "--budget", "3m")
 
 
 @dataclass(frozen=True)

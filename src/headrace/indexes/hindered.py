@@ -59,7 +59,8 @@ def function(side: exp.Expr) -> str:
     if isinstance(side, exp.RegexpLike):
         return "REGEXP"
     if isinstance(side, exp.Func):
-        return str(side.sql(dialect="mysql").partition("(")[0]).upper() or side.key.upper()
+        name = str(side.sql(dialect="mysql").partition("(")[0]).upper()
+        return name if re.fullmatch(r"\w+", name) else side.key.upper()
     return "an expression"
 
 

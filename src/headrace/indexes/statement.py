@@ -5,7 +5,7 @@ A statement that cannot be read is named with the reason and never guessed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -136,10 +136,8 @@ def _scope(scope: Scope, database: str, schema: Schema) -> Reading:
     reader = _Reader(tables, database, schema, has_other=len(tables) < len(scope.sources))
     conditions = [select.args["where"].this] if select.args.get("where") else []
     joins = select.args.get("joins") or ()
-    reader.optional(_first_alias(select), joins)
+    reader.joins(_first_alias(select), joins, conditions)
     for join in joins:
-        if join.args.get("on") is not None:
-            conditions.append(join.args["on"])
         reader.using(join, scope)
     reader.conditions(conditions)
     reader.sorting(select)
@@ -174,7 +172,8 @@ def _changed(tree: exp.Update | exp.Delete, database: str, schema: Schema) -> Re
     reader = _Reader(tables, database, schema, has_other=False)
     where = tree.args.get("where")
     conditions = [where.this] if where else []
-    conditions += [join.args["on"] for join in tree.find_all(exp.Join) if join.args.get("on") is not None]
+    joins = [join for join in tree.find_all(exp.Join) if join.find_ancestor(exp.Subquery, exp.Select) is None]
+    reader.joins(next(iter(tables), ""), joins, conditions)
     reader.conditions(conditions)
     reader.sorting(tree)
     written = [tree.this.alias_or_name] if isinstance(tree.this, exp.Table) else list(tables)
@@ -265,14 +264,47 @@ class _Reader:
         for source in self._sources.values():
             source.columns |= set(source.table.columns)
 
-    def optional(self, first: str, joins: Iterable[exp.Join]) -> None:
-        before = [first]
+    def joins(self, first: str, joins: Iterable[exp.Join], where: list[exp.Expr]) -> None:
+        """What joins compare. That of an outer join finds rows only of the side that may lack them, unless WHERE
+        compares a column of that side: then rows that are lacking drop out, and servers join as usual."""
+        compared = self._apart(where)
+        before = {first.lower()}
         for join in joins:
-            name = join.alias_or_name
+            name, on = join.alias_or_name.lower(), join.args.get("on")
             side = str(join.args.get("side") or "").upper()
-            self._optional |= {name.lower()} if side == "LEFT" else set()
-            self._optional |= {each.lower() for each in before} if side == "RIGHT" else set()
-            before.append(name)
+            optional = {name} if side == "LEFT" else before if side == "RIGHT" else set[str]()
+            self._optional |= optional
+            before = before | {name}
+            if on is None:
+                continue
+            is_outer = bool(optional) and isinstance(join.this, exp.Table | exp.Subquery)
+            if not is_outer or any(
+                each.equal or each.ranges or each.joined
+                for alias, each in compared._sources.items()
+                if alias in optional
+            ):
+                self.conditions([on])
+            else:
+                self._take(self._apart([on]), optional)
+
+    def _apart(self, conditions: list[exp.Expr]) -> _Reader:
+        """What these conditions alone ask of the same tables."""
+        reader = _Reader(*self._own)
+        reader._optional = self._optional
+        reader.conditions(conditions)
+        return reader
+
+    def _take(self, other: _Reader, aliases: Collection[str]) -> None:
+        names = {source.table.full_name for alias, source in self._sources.items() if alias in aliases}
+        self._hindrances += [each for each in other._hindrances if each.table in names]
+        self._unknown |= other._unknown
+        for alias in self._sources.keys() & set(aliases):
+            mine, theirs = self._sources[alias], other._sources[alias]
+            mine.equal |= theirs.equal
+            mine.null |= theirs.null
+            mine.joined |= theirs.joined
+            mine.ranges |= theirs.ranges
+            mine.listed |= theirs.listed
 
     def using(self, join: exp.Join, scope: Scope) -> None:
         names = [name.name.lower() for name in join.args.get("using") or ()]
@@ -463,6 +495,11 @@ class _Reader:
             for column in columns:
                 self._add(column, "joined")
             return
+        if node.expressions and not _columns(node.this) and any(_columns(each) for each in node.expressions):
+            # A value in a list of columns is an OR over them.
+            either = [exp.EQ(this=each.copy(), expression=node.this.copy()) for each in node.expressions]
+            self._predicate(exp.or_(*either))
+            return
         if not node.expressions or any(_columns(each) for each in node.expressions):
             return
         is_row = isinstance(node.this, exp.Tuple)
@@ -480,6 +517,8 @@ class _Reader:
         pattern = node.expression
         if isinstance(pattern, exp.Concat) and pattern.expressions and not _columns(pattern):
             pattern = pattern.expressions[0]
+        if isinstance(pattern, exp.Introducer | exp.Collate):  # _utf8mb4'ab%', or 'ab%' COLLATE utf8mb4_bin
+            pattern = pattern.expression if isinstance(pattern, exp.Introducer) else pattern.this
         if not (isinstance(pattern, exp.Literal) and pattern.is_string):
             if not _columns(pattern):
                 self._unknown[f"how the pattern of LIKE begins: {node.sql(dialect='mysql')[:80]}"] = None
@@ -534,9 +573,7 @@ class _Reader:
 
     def _bounds(self, branch: exp.Expr) -> dict[tuple[str, str], bool]:
         """(alias, column) -> whether one alternative compares it with a value, and not with a range."""
-        reader = _Reader(*self._own)
-        reader._optional = self._optional
-        reader.conditions([branch])
+        reader = self._apart([branch])
         found = {(alias, name): False for alias, each in reader._sources.items() for name in each.ranges}
         return found | {
             (alias, name): True
