@@ -51,7 +51,7 @@ class StatementClass:
 class LockWait:
     """Waiters for one holder of one lock, summed over the looks. ``lock`` is ``row`` or ``metadata``; ``holder`` a
     connection, 0 where it is not known; ``is_certain``: the server names it, otherwise it is the oldest open
-    transaction."""
+    transaction. ``seen_ago_s``: how old the last look was, 0 for a fresh one."""
 
     lock: str
     table: str
@@ -64,6 +64,7 @@ class LockWait:
     waiter_class: str
     is_certain: bool
     sightings: int
+    seen_ago_s: float = 0.0
 
     @property
     def who(self) -> str:
@@ -76,7 +77,8 @@ class LockWait:
             doing.append(f"idle for {self.holder_idle_s:,.0f} s")
         if self.holder_open_s:
             doing.append(f"its transaction is open for {self.holder_open_s:,.0f} s")
-        more = f" ({', '.join(doing)})" if doing else ""
+        when = f"{self.seen_ago_s:,.0f} s ago: " if self.seen_ago_s else ""
+        more = f" ({when}{', '.join(doing)})" if doing else ""
         return f"connection {self.holder}{user}{more}"
 
     @property

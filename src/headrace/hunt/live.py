@@ -35,6 +35,8 @@ SILENT_S = 12.0
 FACTS_EVERY_S = 300.0
 #: Looks at the server's process list that are kept.
 LOOKS = 10
+#: A look that is older is told with its age: what it saw of a session was true then.
+OLD_LOOK_S = 4.0
 #: Statements in one look, and how long one run of the agent looks.
 MOST_LISTED, LOOK_FOR_S = 500, 3600.0
 NO_SERVER = "needs a server: --mysql-socket or --mysql-host"
@@ -82,6 +84,8 @@ class Feed:
     caches_every_s: float = CACHES_EVERY_S
     #: Looks at them that ended; those of a host without any count, too.
     caches_looks: int = 0
+    #: When the process list was looked at last, on the controller's monotonic clock.
+    looked_at: float = 0.0
     _caches: memcached.Seen = memcached.NOTHING
     _activity: Activity | None = None
     _looks: deque[list[Any]] = field(default_factory=lambda: deque(maxlen=LOOKS))
@@ -91,6 +95,7 @@ class Feed:
         if isinstance(answer, list):
             self._looks.append(answer)
             self._activity = None
+            self.looked_at = time.monotonic()
 
     @property
     def has_cache_rates(self) -> bool:
@@ -108,7 +113,16 @@ class Feed:
         looks = list(self._looks)
         if self._activity is None and looks:
             self._activity = summed({"statements": rows} for rows in looks)
-        return self._activity
+        found, ago_s = self._activity, self.looked_ago_s
+        if found is None or not ago_s:
+            return found
+        return replace(found, waits=tuple(replace(wait, seen_ago_s=ago_s) for wait in found.waits))
+
+    @property
+    def looked_ago_s(self) -> float:
+        """How old the last look is; 0 for one that is as fresh as looks are where they cost little."""
+        ago_s = time.monotonic() - self.looked_at
+        return ago_s if self.looked_at and ago_s >= OLD_LOOK_S else 0.0
 
     async def look(self) -> None:
         """Look at what the server executes, once a second and rarer where that costs it much, until cancelled."""

@@ -164,6 +164,11 @@ def _is_short_look(row: Mapping[str, Any]) -> bool:
 def notes(shot: Shot, screen: str) -> list[str]:
     """What a list leaves out, and what it cannot know: sentences to stand below it."""
     found = []
+    if screen in ("processlist", "locks") and shot.looked_ago_s:
+        found.append(
+            f"Seen {shot.looked_ago_s:,.0f} s ago, and the ages are of then: the process list is looked at less "
+            "often where that costs the server more than 1% of its time."
+        )
     if screen == "processlist" and (asleep := shot.now.last("processlist", "threads", "Sleep")):
         found.append(
             f"{counted(round(asleep), 'connection')} asleep. Those with an open transaction are listed, the "

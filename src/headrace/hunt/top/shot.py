@@ -40,7 +40,8 @@ class Shot:
     are not counters (processlist, statements): name -> rows, or the reason why there are none. ``interrupts`` says
     what a line is for. ``age_s`` is the time since the newest sample. ``seldom`` has the samplers that run rarely.
     ``activity`` is what the server was seen to execute. ``series`` are the figures up to this moment, and
-    ``back_s`` how long ago it was if it is not the newest.
+    ``back_s`` how long ago it was if it is not the newest. ``looked_ago_s``: the age of the last look at the
+    process list, 0 for a fresh one.
     """
 
     target: str
@@ -62,6 +63,7 @@ class Shot:
     paused: bool = False
     series: Series | None = None
     back_s: float = 0.0
+    looked_ago_s: float = 0.0
 
     @property
     def has_server(self) -> bool:
@@ -128,4 +130,5 @@ def take(
         interrupts={str(row.get("irq")): str(row.get("device") or row.get("action") or "") for row in lines},
         seldom=feed.ring.window(SELDOM_S, SELDOM),
         activity=feed.activity,
+        looked_ago_s=feed.looked_ago_s,
     )
