@@ -17,6 +17,7 @@ from headrace.hunt.hunt import examine
 from headrace.hunt.live import Feed
 from headrace.hunt.rules import all_rules, judge
 from headrace.hunt.rules.evidence import Evidence
+from headrace.hunt.rules.rule import Finding, Match
 from headrace.hunt.top import lists, locks, overview, plan, screen
 from headrace.hunt.top.screen import Pages, Position, draw
 from headrace.hunt.top.shot import VERDICT_S, judged, take
@@ -74,6 +75,12 @@ def test_a_finding_has_its_fix_in_the_words_of_hunt() -> None:
     settable = page(unwell(**SMALL), "POOL01")
     assert "server.innodb_buffer_pool_size = " in settable
     assert "Next: headrace prove POOL01 --live" in settable
+    # `headrace top` is where the reader is already.
+    blocked = judge(unwell(), all_rules())
+    finding = Finding(next(rule for rule in all_rules() if rule.code == "LOCK02"), Match("", "3 wait."))
+    shot = replace(shot_of(feed_of()), judgement=replace(blocked, findings=(finding,)))
+    text = " ".join(line.plain for line in lists.finding_page(shot, "LOCK02", 100))
+    assert text.endswith("Next: key 7, who waits for whom")
 
 
 def test_threads_at_work_are_listed_also_where_each_is_looked_at_rarely() -> None:
@@ -286,3 +293,12 @@ async def test_a_server_that_does_not_answer_is_said_in_words(monkeypatch: pytes
     with pytest.raises(TookTooLong, match="the server did not answer within 10 s") as raised:
         await agent.answer("explain", "--thread", "253", timeout_s=10.0)
     assert "headrace-agent" not in str(raised.value)
+
+
+def test_a_plan_that_is_not_to_be_had_is_told_in_words() -> None:
+    ended = "Target is not executing an operation with a query plan (server error 1933, SQLSTATE HY000)"
+    assert plan.why_not(ended).startswith("It executes nothing that has a plan now")
+    assert (
+        plan.why_not("Unknown thread id: 7 (server error 1094, SQLSTATE HY000)") == "The connection is gone."
+    )
+    assert plan.why_not("the host is not connected") == "the host is not connected"

@@ -224,7 +224,9 @@ class Live(App[None]):
         thread = row if name == "processlist" else self._thread_of(row)
         wanted = ("--thread", thread) if thread else ("--digest", row)
         answer: Any = await ask(self.feed, "explain", *wanted)
-        self.pages.texts[(name, row)] = answer if isinstance(answer, str) else "\n".join(plan.tree(answer))
+        self.pages.texts[(name, row)] = (
+            plan.why_not(answer) if isinstance(answer, str) else "\n".join(plan.tree(answer))
+        )
         self.draw()
 
     def _thread_of(self, text: str) -> str:

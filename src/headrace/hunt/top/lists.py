@@ -19,6 +19,8 @@ from headrace.hunt.top.shot import Shot
 from headrace.hunt.users import TICKS_PER_SECOND
 from headrace.show.text import clean
 
+#: Area of rules -> the screen that shows more of what it is about.
+HERE = {"LOCK": "key 7, who waits for whom", "STMT": "key 3, the statements"}
 #: One list: its columns, and its rows, each with its name.
 Rows = list[tuple[str, list[Cell]]]
 SERVERS = ("mysqld", "mariadbd")
@@ -406,7 +408,10 @@ def finding_page(shot: Shot, name: str, width: int) -> list[Text]:
         title = "Or" if number else "Fix"
         drawn += [Text(), Text(title, lines.HEADING), *lines.wrap(clean(remedy_text(remedy)), width)]
     drawn += [Text(), Text(clean(f"Source: {finding.rule.source}"), DIM)]
-    drawn += [Text(), Text(clean(f"Next: {finding.next_command}"))]
+    # Who is here already needs no command to get here.
+    here = HERE.get(finding.rule.area, "key 4, the process list")
+    next_ = here if finding.next_command == "headrace top" else finding.next_command
+    drawn += [Text(), Text(clean(f"Next: {next_}"))]
     return drawn
 
 

@@ -5,6 +5,7 @@ Conditions are left out: they hold the values of the statement.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,20 @@ SHAPE = SHOWN[:2]
 Shown = Sequence[tuple[tuple[str, ...], str]]
 #: Wrappers that say nothing of their own.
 SILENT = ("cost_info", "used_columns", "used_key_parts", "possible_keys", "key_length", "ref", "select_id")
+
+
+#: Errors of a server that is asked for the plan of a connection -> what they mean to who pressed enter.
+_NO_PLAN = {
+    r"\b(1933|3012)\b": "It executes nothing that has a plan now: press enter while its statement runs.",
+    r"\b1094\b": "The connection is gone.",
+}
+
+
+def why_not(error: str) -> str:
+    """Why there is no plan, in words."""
+    return next(
+        (words for code, words in _NO_PLAN.items() if re.search(rf"server error {code}", error)), error
+    )
 
 
 def tree(answer: Mapping[str, Any], shown: Shown = SHOWN) -> list[str]:
