@@ -6,7 +6,6 @@ import time
 
 import pytest
 
-from headrace.hunt import live
 from headrace.hunt.live import Feed
 from headrace.hunt.top import lists
 from tests.unit.test_top_views import feed_of, shot_of
@@ -20,7 +19,7 @@ WAIT = {
 def looked(feed: Feed, monkeypatch: pytest.MonkeyPatch, ago_s: float) -> None:
     feed.took({"statements": [WAIT]})
     now = time.monotonic()
-    monkeypatch.setattr(live.time, "monotonic", lambda: now + ago_s)
+    monkeypatch.setattr("headrace.hunt.live.time.monotonic", lambda: now + ago_s)
 
 
 def test_a_holder_that_was_seen_long_ago_is_told_with_the_age_of_the_look(
