@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -107,3 +110,34 @@ def test_a_rollback_is_about_the_named_server(
     done = headrace("rollback", "--last", *logins[0])
     assert done.returncode == 0, done.stderr
     assert has(*before)
+
+
+@pytest.mark.thorough
+def test_a_server_that_hangs_keeps_nobody_from_the_other_one(
+    servers: tuple[Server, Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_STATE", str(tmp_path / "state"))
+    hangs, other = [["--mysql-socket", server.socket, "--mysql-user", "root"] for server in servers]
+    before = servers[0].sql("SELECT @@GLOBAL.innodb_io_capacity, @@GLOBAL.max_connections")
+    settings = ("server.innodb_io_capacity=777", "server.max_connections=77")
+    assert headrace("apply", *settings, "--confirm-within", "120s", *hangs).returncode == 0
+    os.kill(servers[0].pid, signal.SIGSTOP)
+    try:
+        began_s = time.monotonic()
+        done = headrace("rollback", "--everyone")
+        assert done.returncode == 6, done.stderr
+        assert "did not answer within 5 s" in done.stdout
+        assert "its server did not answer for the change before" in done.stdout
+        assert time.monotonic() - began_s < 50, "one statement may take 60 s"
+        done = headrace("apply", "server.innodb_io_capacity=555", *other)
+        assert done.returncode == 0, done.stderr
+        done = headrace("rollback", "--last", *hangs)
+        assert done.returncode == 6, done.stderr
+        done = headrace("rollback", "--last", *other)
+        assert done.returncode == 0, done.stderr
+        assert "innodb_io_capacity = 200: undone" in done.stdout
+        assert "could not be undone (" in " ".join(done.stderr.split())
+    finally:
+        os.kill(servers[0].pid, signal.SIGCONT)
+    headrace("rollback", "--everyone")
+    assert servers[0].sql("SELECT @@GLOBAL.innodb_io_capacity, @@GLOBAL.max_connections") == before

@@ -296,18 +296,19 @@ class _Undo:
     async def _last(self, agent: Agent, own: Journal) -> tuple[list[Any], list[str]]:
         # What a killed call or a missed deadline left is the last change; undoing more is a separate decision.
         mine = attempts.made_last(self.target, self.login)
-        undone = await whose.undo_overdue(agent)
-        left = (
-            ["takes back what awaits no confirmation any more, and nothing that was kept"] if undone else []
+        undone, left, is_ours = await whose.undo_overdue(
+            agent, own, self.login, mine, accept=self.accept_foreign
         )
-        if mine and await whose.is_open(agent, own, mine):
-            # Its undo has failed before.
+        if mine and not is_ours and await whose.is_open(own, mine):
             undone += await own.rollback(kept=mine, accept_foreign=self.accept_foreign)
-        if not undone and (set_ := await whose.last_kept(agent, own, self.login)):
+        elif is_ours:
+            left.append("takes back what awaits no confirmation any more, and nothing that was kept")
+        elif set_ := await whose.last_kept(agent, own, self.login):
             attempts.must_be_last(set_, self.target, self.login, await own.history())
             # By its name: another may be kept at this moment.
-            mine, left = str(set_["owner"]), [attempts.told(set_)]
-            undone = await own.rollback(kept=mine, accept_foreign=self.accept_foreign)
+            mine = str(set_["owner"])
+            left.append(attempts.told(set_))
+            undone += await own.rollback(kept=mine, accept_foreign=self.accept_foreign)
         if mine and not await whose.is_there(own, mine):
             attempts.forget(self.target, self.login)
         return undone, left

@@ -176,21 +176,48 @@ async def roll_back_open(
     return undone, left
 
 
-async def undo_overdue(agent: Agent) -> list[Undone]:
-    """Undo what no confirmation can keep any more, of whatever server: a killed call's, or past its deadline."""
+async def undo_overdue(
+    agent: Agent, journal: Journal, login: ServerLogin, mine: str, *, accept: bool
+) -> tuple[list[Undone], list[str], bool]:
+    """Undo what no confirmation can keep any more, of whatever server: a killed call's, or past its deadline.
+
+    Also what of it was left, and whether any of it was about the named server and not older than ``mine``: a
+    server that hangs keeps nobody from undoing what was done elsewhere, or since. ``accept`` closes ours where
+    another program has set the value.
+    """
     from headrace.host.agent import Journal
 
-    # Whoever opens the journal does so; nothing is owned by this name.
-    return await Journal(agent, f"{_PREFIX}none").rollback()
+    named = await Named.asked(agent, login)
+    overdue = by_owner(await _overdue(agent, journal))
+    ours = {owner for owner, own in overdue.items() if not named.is_other(own)}
+    undone = await journal.undo_overdue()
+    if all(each.done for each in undone):
+        return undone, [], bool(ours)
+    stuck = by_owner(await _overdue(agent, journal))
+    # Their names begin with their time.
+    ours -= {owner for owner in ours & stuck.keys() if mine and owner < mine and not accept}
+    left = [
+        f"left: {name} could not be undone ({what(own)}): headrace rollback --id {name} tries again and says why"
+        for owner, own in stuck.items()
+        if owner not in ours
+        for name in [owner.removeprefix(_PREFIX)]
+    ]
+    if accept or not ours & stuck.keys():
+        undone = [each for each in undone if each.done]
+        for owner in ours & stuck.keys():
+            undone += await Journal(agent, owner).rollback(accept_foreign=True)
+    return undone, left, bool(ours)
 
 
-async def is_open(agent: Agent, journal: Journal, owner: str) -> bool:
-    """Whether changes of this owner are to be undone, and are not."""
-    entries = [entry for entry in await journal.entries() if entry["owner"] == owner]
-    if not entries:
-        return False
+async def _overdue(agent: Agent, journal: Journal) -> list[Entry]:
     now = await Moment.now(agent)
-    return not any(awaits(entry, now) for entry in entries)
+    return [entry for entry in await journal.entries() if entry.get("deadline") and not awaits(entry, now)]
+
+
+async def is_open(journal: Journal, owner: str) -> bool:
+    """Whether changes of this owner are open that no deadline undoes: a rollback of kept ones that failed."""
+    own = [entry for entry in await journal.entries() if entry["owner"] == owner]
+    return bool(own) and not any(entry.get("deadline") for entry in own)
 
 
 async def is_there(journal: Journal, owner: str) -> bool:

@@ -302,6 +302,16 @@ class Journal:
         )
         return [Undone(**row) for row in rows]
 
+    async def undo_overdue(self) -> list[Undone]:
+        """Undo what no confirmation can keep any more, of every owner: a killed call's, or past its deadline.
+
+        The host does so by itself; this is for who must know now. One that fails has its ``error``.
+        """
+        rows = await self._ask(
+            "rollback", "--owner", self._owner, "--overdue", repeatable=True, even_if_it_failed=True
+        )
+        return [Undone(**row) for row in rows]
+
     async def entries(self) -> list[dict[str, Any]]:
         """The open entries of every owner, oldest first."""
         entries: list[dict[str, Any]] = await self._ask("show", repeatable=True)
