@@ -84,6 +84,7 @@ def columns_of(advice: Advice) -> list[str]:
         ("select state, sum(total) from orders group by state", []),
         ("select state, count(*) from orders group by state", ["orders(state)"]),
         ("select distinct o.customer as x from orders o", ["orders(customer)"]),
+        ("select count(distinct customer) from orders where shop = 3", ["orders(shop,customer)"]),
         # The join begins with orders, whatever its primary key is compared with.
         ("select o.id from orders o join customers c on c.id = o.id where o.customer = 7", ["orders(customer)"]),
         ("select o.id from orders o join customers c on c.id = o.id where o.customer = 7 and c.country = 'x'", []),

@@ -356,6 +356,8 @@ class _Reader:
         keys_of_groups = group.expressions if group else []
         if not group and tree.args.get("distinct") is not None:
             keys_of_groups = [each.unalias() for each in tree.expressions]
+        elif not group and len(tree.expressions) == 1 and (values := _counted(tree.expressions[0].unalias())):
+            keys_of_groups = values
         groups = [self._owner(key) if isinstance(key, exp.Column) else None for key in keys_of_groups]
         if groups and all(groups) and len({id(owner[0]) for owner in groups if owner}) == 1:
             for owner in groups:
@@ -616,6 +618,12 @@ def _conjuncts(condition: exp.Expr) -> Iterator[exp.Expr]:
             yield from _conjuncts(each)
     else:
         yield condition
+
+
+def _counted(value: exp.Expr) -> list[exp.Expr]:
+    """The columns of COUNT(DISTINCT a, b)."""
+    is_distinct = isinstance(value, exp.Count) and isinstance(value.this, exp.Distinct)
+    return list(value.this.expressions) if is_distinct else []
 
 
 def _hint(node: exp.Table) -> str:
