@@ -110,7 +110,7 @@ CASES = (
     case("decoy rails: in batches", "SELECT `users`.* FROM `users` WHERE `users`.`id` > 5000 ORDER BY `users`.`id`"
          " ASC LIMIT 1000"),
     case("rails: update by a subquery", "UPDATE `users` SET `users`.`type` = 'x' WHERE `users`.`id` IN (SELECT"
-         " `memberships`.`user_id` FROM `memberships` WHERE `memberships`.`group_id` = 77)",
+         " `memberships`.`user_id` FROM `memberships` WHERE `memberships`.`group_id` = 77) AND `users`.`id` < 400",
          "memberships(group_id)", "memberships(group_id,user_id)"),
     case("rails: count with having", "SELECT COUNT(*) AS count_all, `memberships`.`group_id` AS g FROM"
          " `memberships` GROUP BY `memberships`.`group_id` HAVING COUNT(*) > 1000", "memberships(group_id)"),
@@ -129,7 +129,8 @@ CASES = (
          " 00:00:00' AND '2024-03-03 23:59:59.999999'", "users(created_at)"),
     said("decoy django: icontains", "SELECT `users`.`id` FROM `users` WHERE `users`.`email` LIKE '%77@%'",
          "wildcard"),
-    case("django: not exists", "SELECT COUNT(*) FROM `groups` WHERE NOT (EXISTS (SELECT 1 AS `a` FROM"
+    case("django: not exists", "SELECT COUNT(*) FROM `groups` WHERE `groups`.`id` < 40"
+         " AND NOT (EXISTS (SELECT 1 AS `a` FROM"
          " `memberships` U1 WHERE (U1.`group_id` = `groups`.`id` AND U1.`role` = 'r7') LIMIT 1))",
          "memberships(group_id,role)", "memberships(role,group_id)", "memberships(group_id)"),
     case("django: subquery as a column", "SELECT u.`id`, (SELECT m.`created_at` FROM `memberships` m WHERE"
