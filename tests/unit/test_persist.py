@@ -16,11 +16,13 @@ from headrace.base.errors import NotReady, Refused, TargetError
 from headrace.base.model import Facts, Vendor
 from headrace.base.received import BadContent
 from headrace.change import persist
+from headrace.change.commands import whose
 from headrace.change.commands.changes import _what
 from headrace.change.persist.boot import boot_files
 from headrace.change.persist.derived import derived
 from headrace.change.persist.last_word import sysctl_value
 from headrace.change.persist.line import Line
+from headrace.change.persist.news import _computed
 from headrace.change.persist.options import _is_so
 from headrace.change.persist.units import starter, unit_file, unit_of
 from headrace.host.facts import HostFacts
@@ -306,6 +308,41 @@ def test_whether_a_server_raised_its_own_limit(
     began: tuple[str, str], has: tuple[str, str], is_so: bool
 ) -> None:
     assert _may_have_raised(began, has) == is_so
+
+
+@pytest.mark.parametrize(
+    ("names", "values", "wrote", "is_about"),
+    [
+        (("dirty_ratio", "dirty_bytes"), ("20", "0"), "500000000", "dirty_bytes"),
+        (("dirty_ratio", "dirty_bytes"), ("20", "0"), "7", "dirty_ratio"),
+        (("overcommit_ratio", "overcommit_kbytes"), ("50", "0"), "40000000", "overcommit_kbytes"),
+        (("overcommit_ratio", "overcommit_kbytes"), ("50", "0"), "80", "overcommit_ratio"),
+        (
+            ("overcommit_ratio", "overcommit_kbytes"),
+            ("50", "0"),
+            "150",
+            "overcommit_ratio or overcommit_kbytes",
+        ),
+    ],
+)
+def test_what_was_set_of_a_pair_is_named_wherever_it_is_told(
+    names: tuple[str, str], values: tuple[str, str], wrote: str, is_about: str
+) -> None:
+    pairs = zip(names, values, strict=True)
+    restore = [{"path": f"/proc/sys/vm/{name}", "value": value} for name, value in pairs]
+    entry = {"owner": "apply/x", "kind": "setting", "wrote": wrote, "restore": restore}
+    assert whose.what([entry]) == f"/proc/sys/vm/{is_about}"
+    assert _what(entry).startswith(f"/proc/sys/vm/{is_about}: ")
+
+
+@pytest.mark.parametrize(
+    ("capacity", "default", "then"),
+    [("200", "4294967295", "2000"), ("3000", "4294967295", "6000"), ("200", "5000", "5000")],
+)
+def test_a_default_that_stands_for_no_number_is_computed_as_a_start_does(
+    capacity: str, default: str, then: str
+) -> None:
+    assert _computed("innodb_io_capacity_max", default, {"innodb_io_capacity": capacity}) == then
 
 
 SHADOW = "root:$6$salt$hash:19000:0:99999:7:::\nmysql:!:19000::::::\n"

@@ -537,7 +537,7 @@ def _line(text: str) -> str:
 
 def _what(entry: Mapping[str, Any]) -> str:
     wrote = str(entry.get("wrote") or "")
-    restore = _first_set(entry.get("restore") or [{}], wrote)
+    restore = whose.first_set(entry.get("restore") or [{}], wrote)
     name = restore.get("path") or restore.get("name") or entry.get("path") or entry.get("backing") or ""
     if entry["kind"] in ("setting", "variable"):
         original = restore.get("value")
@@ -545,26 +545,6 @@ def _what(entry: Mapping[str, Any]) -> str:
         server = f" (server at {place})" if place else ""
         return f"{name}: {'NULL' if original is None else original} -> {wrote}{server}"
     return f"{entry['kind']} {name} {entry.get('options') or ''}".strip()
-
-
-def _first_set(restore: list[Mapping[str, Any]], wrote: str) -> Mapping[str, Any]:
-    """What an entry set: the first to be restored, but of a coupled pair that may be the other one.
-
-    The journal keeps no more than the order of the way back, so the value decides: no ratio is above 100, and the
-    kernel takes no amount below two pages. Where both are possible both are named.
-    """
-    names = [str(each.get("path") or "").rpartition("/")[2] for each in restore]
-    halves = [name.rpartition("_")[2] for name in names]
-    if len(restore) != 2 or "ratio" not in halves or not wrote.isdigit():
-        return restore[0]
-    share, amount = sorted(restore, key=lambda each: not str(each.get("path")).endswith("_ratio"))
-    if "bytes" in halves and wrote != "0":
-        return share if int(wrote) <= 100 else amount
-    if int(wrote) > 100 and "kbytes" in halves and str(amount.get("value")) != "0":
-        return amount
-    if int(wrote) <= 100 and str(share.get("value")) != "0":
-        return share
-    return {**share, "path": f"{share.get('path')} or {str(amount.get('path')).rpartition('/')[2]}"}
 
 
 def _utc(t_ns: int) -> str:

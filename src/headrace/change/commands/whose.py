@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 Entry = Mapping[str, Any]
 _PREFIX = "apply/"
+#: The kernel has no bound for overcommit_ratio, but nobody promises a hundred times the memory.
+MOST_PER_CENT = 10_000
 #: As ``apply.new_id`` makes them; a rollout puts its own name before.
 _OWN = re.compile(r"apply/\d{8}-\d{6}-[0-9a-f]{4}")
 
@@ -66,8 +68,29 @@ def what(entries: Iterable[Entry]) -> str:
 
 
 def _name(entry: Entry) -> str:
-    first: Entry = next(iter(entry.get("restore") or ()), {})
+    first = first_set(entry.get("restore") or [{}], str(entry.get("wrote") or ""))
     return str(first.get("name") or first.get("path") or entry.get("path") or entry.get("kind") or "")
+
+
+def first_set(restore: Sequence[Entry], wrote: str) -> Entry:
+    """What an entry set: the first to be restored, but of a coupled pair that may be the other one.
+
+    The journal keeps no more than the order of the way back, so the value decides: no ratio is above 100, and the
+    kernel takes no amount below two pages. Where both are possible both are named.
+    """
+    names = [str(each.get("path") or "").rpartition("/")[2] for each in restore]
+    halves = [name.rpartition("_")[2] for name in names]
+    if len(restore) != 2 or "ratio" not in halves or not wrote.isdigit():
+        return restore[0]
+    share, amount = sorted(restore, key=lambda each: not str(each.get("path")).endswith("_ratio"))
+    if "bytes" in halves and wrote != "0":
+        return share if int(wrote) <= 100 else amount
+    is_amount = str(amount.get("value")) != "0" or int(wrote) > MOST_PER_CENT
+    if int(wrote) > 100 and "kbytes" in halves and is_amount:
+        return amount
+    if int(wrote) <= 100 and str(share.get("value")) != "0":
+        return share
+    return {**share, "path": f"{share.get('path')} or {str(amount.get('path')).rpartition('/')[2]}"}
 
 
 def where(entry: Entry) -> str:

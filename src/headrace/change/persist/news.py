@@ -18,6 +18,7 @@ from headrace.lab.server.next_start import next_start
 from headrace.lab.server.option_files import Copies, Start, meaning, reading
 
 _VARIABLE = {option: variable for variable, option in OPTION_OF.items()}
+_NO_NUMBER, LEAST_MAX = 2**32 - 1, 2000
 _TIMES = 'stat -c %Y "$0" && date +%s && ps -o etimes= -p "$1"'
 
 
@@ -110,10 +111,20 @@ async def ahead(
         if running is None:
             continue
         words = [word for word in start.reading.words if start.option(word)[0] == option]
+        if not words and variable not in kept:
+            next_ = _computed(variable, next_, start.now.values)
         by = "SET PERSIST" if variable in kept else words[-1].place if words else "the server's default"
         found[variable] = Ahead(variable, running, next_, by)
     sealed = await sealed_note(start, agent, facts)
     return found, [sealed] if sealed else []
+
+
+def _computed(variable: str, value: str | None, values: Mapping[str, str]) -> str | None:
+    """What a start makes of a default that stands for no number: ha_innodb.cc, innodb_init_params."""
+    if variable != "innodb_io_capacity_max" or value != str(_NO_NUMBER):
+        return value
+    capacity = values.get("innodb_io_capacity", "")
+    return str(min(max(2 * int(capacity), LEAST_MAX), _NO_NUMBER)) if capacity.isdigit() else None
 
 
 def variables_in(path: str, content: str, facts: HostFacts) -> list[str]:
