@@ -121,6 +121,17 @@ def test_docs_searches_sections(tmp_path: Path) -> None:
     assert search(tmp_path, "the") == search(tmp_path, 'zzz" OR *') == []
 
 
+def test_pages_are_searched_as_they_are_written_where_no_site_is_built(tmp_path: Path) -> None:
+    (tmp_path / "howto").mkdir()
+    (tmp_path / "howto" / "slow.md").write_text(
+        "# Slow\n\nAll of it.\n\n## Commits wait { #com01 }\n\nLook at the log.\n\n## Other\n\nNothing.\n"
+    )
+    (answer,) = search(tmp_path, "commit wait")
+    assert (answer.page, answer.title) == ("Slow", "Commits wait")
+    assert answer.address == "howto/slow.html#commits-wait"
+    assert answer.excerpt == "Look at the log."
+
+
 FENCED = re.compile(r"^ *```(\w*)[^\n]*\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 
 

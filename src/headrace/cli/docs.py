@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 #: Built by `make docs` (mkdocs.yml names the same directory) and packed into the wheel.
 SITE = Path(headrace.__file__).parent / "docs_site"
 
+#: The pages as they are written, in a source tree where the site is not built: named and searched, not opened.
+WRITTEN = Path(headrace.__file__).parents[2] / "docs"
+
 
 @app.command(epilog="Example: headrace docs plans; headrace docs commit wait")
 def docs(
@@ -38,9 +41,10 @@ def docs(
 ) -> None:
     """Open the documentation in a browser, or search it here. Works offline."""
     name = " ".join(words or ())
-    address = find(SITE, name)
+    is_written = not (SITE / "index.html").exists() and (WRITTEN / "index.md").exists()
+    address = _page(name) if is_written else find(SITE, name)
     if address is None:
-        sections = search(SITE, name)
+        sections = search(WRITTEN if is_written else SITE, name)
         if not sections:
             raise HeadraceError(
                 "no page has that name, and no section has these words",
@@ -55,7 +59,7 @@ def docs(
         print_json({"page": address})
     else:
         typer.echo(address)
-        if not path:
+        if not path and not is_written:
             webbrowser.open(address if address.startswith("file:") else Path(address).as_uri())
 
 
@@ -82,6 +86,18 @@ def _name(address: str) -> str:
     if page.startswith("reference/rules/") and re.fullmatch(r"[a-z]+\d+", section):
         return section.upper()
     return page.removesuffix(".html").removesuffix("/index")
+
+
+def _page(name: str) -> str | None:
+    """A page as it is written, by its path or its last part; None if no page has that name."""
+    wanted = (
+        name.removesuffix(".html").removesuffix(".md").removeprefix("docs/").strip("/").lower() or "index"
+    )
+    pages = {
+        each.relative_to(WRITTEN).with_suffix("").as_posix(): each for each in sorted(WRITTEN.rglob("*.md"))
+    }
+    found = pages.get(wanted) or next((path for path in pages.values() if path.stem == wanted), None)
+    return str(found) if found else None
 
 
 def find(site: Path, name: str) -> str | None:

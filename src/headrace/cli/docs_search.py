@@ -24,6 +24,8 @@ EMPTY = frozenset(
         "a an and are at by do for from how i in is it its my of on or the this to was what when why with",
     )
 )
+#: A heading of a page as it is written.
+HEAD = re.compile(r"^#{1,3} +(.+?) *(?:\{[^}\n]*\} *)?$", re.MULTILINE)
 MARKUP = re.compile(r"<[^>]*>")
 
 
@@ -59,8 +61,10 @@ def search(site: Path, words: str, limit: int = 8) -> list[Section]:
 
 
 def _table(site: Path) -> sqlite3.Connection:
-    """The site's own index, in the full-text search of SQLite: word stems, ranked by BM25."""
-    entries = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))["docs"]
+    """The site's own index, or the pages as they are written where there is none, in SQLite's full-text search: word
+    stems, ranked by BM25."""
+    index = site / "search" / "search_index.json"
+    entries = json.loads(index.read_text(encoding="utf-8"))["docs"] if index.exists() else _written(site)
     pages = {entry["location"]: _plain(entry["title"]) for entry in entries if "#" not in entry["location"]}
     table = sqlite3.connect(":memory:")
     table.execute(
@@ -82,6 +86,23 @@ def _table(site: Path) -> sqlite3.Connection:
         ),
     )
     return table
+
+
+def _written(folder: Path) -> list[dict[str, str]]:
+    """What the index of a site has, from the pages as they are written."""
+    entries = []
+    for path in sorted(folder.rglob("*.md")):
+        page = path.relative_to(folder).with_suffix("").as_posix()
+        parts = HEAD.split(path.read_text(encoding="utf-8"))
+        for title, text in zip(parts[1::2], parts[2::2], strict=True):
+            words = re.sub(r"[^\w\s-]", "", title.lower()).split()
+            location = (
+                f"{page}.html#{'-'.join(words)}"
+                if entries and entries[-1]["page"] == page
+                else f"{page}.html"
+            )
+            entries.append({"location": location, "title": title, "text": text, "page": page})
+    return entries
 
 
 def _plain(text: str) -> str:
