@@ -61,7 +61,7 @@ def search(site: Path, words: str, limit: int = 8) -> list[Section]:
 
 
 def _table(site: Path) -> sqlite3.Connection:
-    """The site's own index, or the pages as they are written where there is none, in SQLite's full-text search: word
+    """The site's own index, or without one the pages as they are written, in SQLite's full-text search: word
     stems, ranked by BM25."""
     index = site / "search" / "search_index.json"
     entries = json.loads(index.read_text(encoding="utf-8"))["docs"] if index.exists() else _written(site)
@@ -90,7 +90,7 @@ def _table(site: Path) -> sqlite3.Connection:
 
 def _written(folder: Path) -> list[dict[str, str]]:
     """What the index of a site has, from the pages as they are written."""
-    entries = []
+    entries: list[dict[str, str]] = []
     for path in sorted(folder.rglob("*.md")):
         page = path.relative_to(folder).with_suffix("").as_posix()
         parts = HEAD.split(path.read_text(encoding="utf-8"))
