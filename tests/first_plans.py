@@ -25,6 +25,17 @@ FLUSH = '\n[factors.flush]\nknob = "server.innodb_flush_log_at_trx_commit"\nleve
 
 #: (text, replacement) pairs; an empty text appends the replacement.
 CHANGES: dict[str, tuple[str, str]] = {
+    "the name that others give to seconds": ("seconds = 30", "runtime_s = 40"),
+    "no equals sign": ("connections = 16", "connections 16"),
+    "a table with a colon": ("[workload]", "workload:"),
+    "a quote forgotten in braces": ("", '\n[bundles.big]\n"server.innodb_log_file_size" = "1G\n'),
+    "a list of factors": ("[factors.pool]", '[[factors]]\nname = "pool"'),
+    "a knob for a factor": ("[factors.pool]", '[factors]\ninnodb_io_capacity = [200, 2000]\n[factors.pool]'),
+    "levels beside the knob": ("", '\n[factors.flush]\nsafe = { "server.sync_binlog" = 1 }\nfast = { "server.sync_binlog" = 0 }\n'),
+    "a level that is a value": ('levels = ["128M", "512M", "1G"]', 'levels = { "128M" = "128M", big = "1G" }'),
+    "threads alone are compared": ('"server.innodb_buffer_pool_size"\nlevels = ["128M", "512M", "1G"]', '"workload.script"\nlevels = ["128M", "read_only"]'),
+    "a choice that is none": ("", '\n[base]\n"server.innodb_doublewrite" = "maybe"\n'),
+    "one at a time": ('"factorial"', '"one-at-a-time"'),
     "a list without quotes": ('["128M", "512M", "1G"]', "[128M, 512M, 1G]"),
     "a value without quotes": ('kind = "oltp"', "kind = oltp"),
     "a quote forgotten": ('name = "pool"', 'name = "pool'),

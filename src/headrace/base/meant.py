@@ -14,7 +14,7 @@ _MEANINGS: dict[str, str] = {
     "iodepth": "queue_depth qd depth io_depth",
     "warmup_s": "warmup warm_up warmup_time warmup_seconds warm_up_s ramp_time rampup ramp_up prewarm",
     "seconds": "duration time runtime run_time length secs duration_s time_s measure measure_s seconds_s window "
-    "max_time minutes",
+    "max_time minutes runtime_s run_time_s test_time testtime",
     "table_size": "rows size table_rows rows_per_table oltp_table_size scale",
     "tables": "num_tables table_count tables_count oltp_tables_count",
     "script": "test mode lua lua_script workload profile",
@@ -49,7 +49,8 @@ _MEANINGS: dict[str, str] = {
     "minutes": "budget time_limit limit max_minutes",
     "until_decided": "until_proven adaptive sequential",
     # Values.
-    "factorial": "full full-factorial full_factorial fullfactorial grid ab a/b crossed all",
+    "factorial": "full full-factorial full_factorial fullfactorial grid ab a/b crossed all "
+    "ofat one-at-a-time one-factor-at-a-time compare comparison ab-test abtest",
     "screening": "plackett-burman pb fractional fractional-factorial screen",
     "cumulative": "ladder stepwise steps incremental one-by-one",
     "leave-one-out": "ablation loo leave_one_out drop-one",

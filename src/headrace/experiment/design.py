@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import re
 from collections.abc import Iterable, Mapping
 from functools import partial
 
@@ -264,12 +265,17 @@ def _bundle(plan: Plan, key: str, names: Iterable[str]) -> Settings:
             near = meant(name, plan.bundles)
             raise PlanError(
                 f"{key}: no bundle named {name!r}; there are: {known}",
-                hint=f'"{near}"'
-                if near
-                else f'[bundles.{name}] with its settings, such as "server.NAME" = "VALUE"',
+                hint=f'"{near}"' if near else _for_bundle(name),
             )
         merged = _merge(merged, plan.bundles[name], key)
     return merged
+
+
+def _for_bundle(name: str) -> str:
+    """What to write for a level that is neither a bundle nor a table; a number or a size is a knob's value."""
+    if re.fullmatch(r"[\d.]+ ?[kKMGT]?i?[bB]?|ON|OFF|true|false", name):
+        return f'{{ "server.NAME" = "{name}" }}, or knob = "server.NAME" and levels = ["{name}", ...]'
+    return f'[bundles.{name}] with its settings, such as "server.NAME" = "VALUE"'
 
 
 def _merge(first: Mapping[str, Value], second: Mapping[str, Value], key: str) -> Settings:
@@ -328,6 +334,12 @@ def _baseline_levels(plan: Plan, factors: Mapping[str, Mapping[str, Settings]]) 
     baseline = plan.design.baseline
     if isinstance(baseline, str):
         subjects = [name for name, levels in factors.items() if not _is_condition(levels)]
+        if not subjects:
+            raise PlanError(
+                f"design.baseline = {baseline!r}: every factor changes the workload alone: its levels are "
+                "conditions, and nothing is compared within one",
+                hint='[factors.NAME] with knob = "server.NAME"; `headrace plan print sweep` compares loads',
+            )
         if len(subjects) != 1:
             raise PlanError(
                 f"design.baseline = {baseline!r}: with {len(subjects)} factors it names a level of each",

@@ -213,7 +213,8 @@ class Knob:
             for words, own in ((_YES, "on"), (_NO, "off")):
                 text = own if text.lower() in words and own in lowered else text
             near = text if text.lower() in lowered else meant(text, self.allowed)
-            return f'"{near}"' if near else self.doc
+            usual = next((each for each in self.allowed if each.lower() == "on"), self.allowed[0])
+            return f'"{near}"' if near else f'"{usual}", or another of these'
         if self.kind is Kind.SWITCH and text.lower() in (*_YES, *_NO):
             return "true" if text.lower() in _YES else "false"
         if self.kind is Kind.LIST:
@@ -223,8 +224,12 @@ class Knob:
             return f'"{size}"' if self._problem(size) is None else self._nearest(size_bytes(size))
         if self.kind is Kind.SIZE:
             return f'an amount, such as "{_SIZE_EXAMPLE}": a share of memory is not known in advance'
-        if number is None or self.kind not in (Kind.INTEGER, Kind.NUMBER):
+        if self.kind is Kind.SWITCH:
+            return "true, or false"
+        if self.kind not in (Kind.INTEGER, Kind.NUMBER):
             return self.doc
+        if number is None:
+            return f"a number, such as {max(self.low or 1, 1):g}"
         # A size where bytes are counted: 64K is 65536.
         whole = int(number[1]) * 1024 ** (" KMGTPE".index(number[2].upper() or " "))
         return str(whole) if self._problem(whole) is None else self._nearest(whole)

@@ -61,7 +61,9 @@ def found(
     kept = [
         p
         for p in by_key.values()
-        if not (p.reason.startswith("this key is required") and p.key.rpartition(".")[2] in named)
+        if not (
+            p.reason.startswith("this key is required") and {p.key.rpartition(".")[2], f"[{p.key}]"} & named
+        )
     ]
     # What is wrong with a part is also said of the whole.
     kept = [p for p in kept if not any(other.key.startswith(f"{p.key}.") for other in kept)]
@@ -109,7 +111,7 @@ def _reason(
         fix = _share(name, value) or _EXAMPLES.get(name) or limit_itself
         return limit.format(*context.values()), fix
     if loc and loc[0] == "factors" and len(loc) < 3 and kind in _TABLE_TYPES:
-        return "must be a table for each factor", _factor(name, value) if len(loc) == 2 else "[factors.NAME]"
+        return "must be a table for each factor", _factors(loc, value)
     for types, words in _TYPES:
         if kind in types:
             return words, _as(words, name, value) or _EXAMPLES.get(name)
@@ -123,12 +125,21 @@ def _missing(loc: list[str], value: Any, content: Mapping[str, Any]) -> tuple[st
     name = loc[-1]
     given = value if isinstance(value, dict) else {}
     near = meant(name, [str(key) for key in given])
+    # ``duration`` is one of the names that others give to ``seconds``.
+    near = near or next((str(key) for key in given if key != "kind" and meant(str(key), [name])), None)
     inner = next((str(key) for key, each in given.items() if isinstance(each, dict)), "")
     if name == "kind" and loc[:-1] == ["workload"] and inner and len(given) == 1:
         return "this key is required: a workload is one table", f'[workload] with kind = "{inner}"'
     example = _EXAMPLES.get(".".join(loc[-2:])) or _EXAMPLES.get(name)
     example = _baseline(content) if name == "baseline" else example
-    return "this key is required", f"{name} = {value_text(given[near])}" if near else example
+    if near is None:
+        return "this key is required", example
+    value = given[near]
+    number = _as("a number", name, value) if name == "seconds" and isinstance(value, str) else None
+    return (
+        f"this key is required; {near} is another tool's name for it",
+        number or f"{name} = {value_text(value)}",
+    )
 
 
 def _of_factor(message: str, factor: Mapping[str, Any]) -> tuple[str, str | None]:
@@ -201,9 +212,23 @@ def _share(name: str, value: object) -> str | None:
     return f"{name} = {float(told[1]) / 100:g}" if told and name in _SHARES and float(told[1]) >= 1 else None
 
 
+def _factors(loc: list[str], value: object) -> str:
+    """What stands in the place of a factor's table, or of all of them: ``[[factors]]`` has their names inside."""
+    first = value[0] if isinstance(value, list) and value and isinstance(value[0], dict) else {}
+    if len(loc) == 2:
+        return _factor(loc[1], value)
+    return (
+        _factor(first["name"], first.get("levels"))
+        if isinstance(first.get("name"), str)
+        else "[factors.NAME]"
+    )
+
+
 def _factor(name: str, value: object) -> str:
     """The table of a factor that was written as its knob, or as its levels."""
     knob = value if isinstance(value, str) and "." in value else "server.NAME"
+    if own := next((each for each in (name, f"server.{name}") if "_" in name and _is_knob(each)), ""):
+        knob, name = own, name.rpartition(".")[2]
     levels = value_text(value) if isinstance(value, list) and len(value) > 1 else '["VALUE", "VALUE"]'
     return f'[factors.{name}] with knob = "{knob}" and levels = {levels}'
 
@@ -262,11 +287,7 @@ def _unknown(
     """A key that its table does not have."""
     name = loc[-1]
     if len(loc) == 3 and loc[0] == "factors" and (name == "when" or isinstance(value, dict)):
-        return (
-            "no such key: a factor is part of every treatment; what must not run is left out with "
-            "[[design.exclude]]",
-            _excluded(loc[1], value, content),
-        )
+        return _in_factor(loc[1], name, value, content)
     if _is_secret(".".join(loc)) or (loc[0] == "server" and name in _LOGIN):
         return "no such key: a plan holds no login", "delete it; the servers of a plan are its own"
     own = _keys(loc[:-1], tables)
@@ -299,6 +320,20 @@ def _unknown(
         if near := meant(name, [n for n in model.model_fields if n != "name"]):
             return f"no such key here: [{table}] has {near}", f"[{table}] {near} = {value_text(value)}"
     return f"no such key; there are {', '.join(own)}" if own else "no such key", None
+
+
+def _in_factor(factor: str, name: str, value: Any, content: Mapping[str, Any]) -> tuple[str, str | None]:
+    """A table within a factor's: one of its levels, or a condition."""
+    own = content.get("factors", {}).get(factor, {})
+    if name != "when" and "levels" not in own and all(isinstance(each, dict) for each in own.values()):
+        return (
+            "no such key here: the levels of a factor are a table of their own",
+            f"[factors.{factor}.levels]",
+        )
+    return (
+        "no such key: a factor is part of every treatment; what must not run is left out with [[design.exclude]]",
+        _excluded(factor, value, content),
+    )
 
 
 def _is_knob(name: str) -> bool:

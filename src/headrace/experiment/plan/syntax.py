@@ -124,12 +124,25 @@ def _of_other_languages(row: str) -> list[tuple[str, str]]:
     return found
 
 
+def _without_equals(row: str) -> list[tuple[str, str]]:
+    """``design:``, ``threads: 4``, ``threads 4``."""
+    if table := re.fullmatch(r"\s*([a-z_][\w.-]*)\s*:\s*", row):
+        return [("a table's name stands in brackets", f"[{table[1]}]")]
+    for what, pattern in (
+        ("a colon where TOML has =", r"(\s*[\w.-]+)\s*:\s*(.+)"),
+        ("an = stands between a key and its value", r"(\s*[a-z_][\w.-]*)\s+([^\s=:].*)"),
+    ):
+        if found := re.fullmatch(pattern, row):
+            return [(what, f"{found[1]} = {value.strip()}") for value in (found[2], _quoted(found[2]))]
+    return []
+
+
 def _mended(row: str) -> list[tuple[str, str]]:
     """Each way in which the line may have been meant: (what is wrong, the line as it should be)."""
     found = []
     key, equals, value = row.partition("=")
-    if not equals and (yaml := re.fullmatch(r"(\s*[\w.-]+)\s*:\s*(.+)", row)):
-        return [("a colon where TOML has =", f"{yaml[1]} = {w.strip()}") for w in (yaml[2], _quoted(yaml[2]))]
+    if not equals and (told := _without_equals(row)):
+        return told
     if twice := re.fullmatch(r"(\s*[\w.\"-]+)\s*(?:==|:=|=>)\s*(.+)", row):
         mark = "one = stands between a key and its value"
         return [(mark, f"{twice[1]} = {v.strip()}") for v in (twice[2], _quoted(twice[2]))]
@@ -177,7 +190,9 @@ def _closed(value: str, quote: str) -> list[str]:
     """The value with a quote before a comma or bracket: where one was forgotten inside of a list."""
     places = [m.start() for m in re.finditer(r"[,\]}]", value)]
     words = [m.start() for m in re.finditer(rf"(?<=[\[,=\s])[\w.]+(?={quote})", value)]
-    return [value[:at] + quote + value[at:] for at in (*places, *words)]
+    # Before the blanks in front of a bracket, which are no part of the text.
+    ends = [len(value[:at].rstrip()) for at in places]
+    return [value[:at] + quote + value[at:] for at in (*ends, *words)]
 
 
 def _gets_further(text: str, line: int) -> bool:
