@@ -31,9 +31,15 @@ CHANGES: dict[str, tuple[str, str]] = {
     "a quote forgotten in braces": ("", '\n[bundles.big]\n"server.innodb_log_file_size" = "1G\n'),
     "a list of factors": ("[factors.pool]", '[[factors]]\nname = "pool"'),
     "a knob for a factor": ("[factors.pool]", '[factors]\ninnodb_io_capacity = [200, 2000]\n[factors.pool]'),
-    "levels beside the knob": ("", '\n[factors.flush]\nsafe = { "server.sync_binlog" = 1 }\nfast = { "server.sync_binlog" = 0 }\n'),
+    "levels beside the knob": (
+        "",
+        '\n[factors.flush]\nsafe = { "server.sync_binlog" = 1 }\nfast = { "server.sync_binlog" = 0 }\n',
+    ),
     "a level that is a value": ('levels = ["128M", "512M", "1G"]', 'levels = { "128M" = "128M", big = "1G" }'),
-    "threads alone are compared": ('"server.innodb_buffer_pool_size"\nlevels = ["128M", "512M", "1G"]', '"workload.script"\nlevels = ["128M", "read_only"]'),
+    "the workload's settings alone": (
+        '"server.innodb_buffer_pool_size"\nlevels = ["128M", "512M", "1G"]',
+        '"workload.script"\nlevels = ["128M", "read_only"]',
+    ),
     "a choice that is none": ("", '\n[base]\n"server.innodb_doublewrite" = "maybe"\n'),
     "one at a time": ('"factorial"', '"one-at-a-time"'),
     "a list without quotes": ('["128M", "512M", "1G"]', "[128M, 512M, 1G]"),

@@ -149,6 +149,13 @@ def _of_factor(message: str, factor: Mapping[str, Any]) -> tuple[str, str | None
     reason = message.removeprefix("Value error, ")
     if one is not None and isinstance(factor.get("knob"), str):
         return f"must be {reason}", f'a second level, or [base] "{factor["knob"]}" = {value_text(one)}'
+    values = list(levels.values()) if isinstance(levels, dict) else []
+    if (
+        isinstance(factor.get("knob"), str)
+        and len(values) > 1
+        and not any(isinstance(v, dict) for v in values)
+    ):
+        return f"must be {reason}", f'knob = "{factor["knob"]}" and levels = {value_text(values)}'
     return f"must be {reason}", 'knob = "server.NAME" and levels = ["VALUE", "VALUE"]'
 
 
@@ -217,11 +224,10 @@ def _factors(loc: list[str], value: object) -> str:
     first = value[0] if isinstance(value, list) and value and isinstance(value[0], dict) else {}
     if len(loc) == 2:
         return _factor(loc[1], value)
-    return (
-        _factor(first["name"], first.get("levels"))
-        if isinstance(first.get("name"), str)
-        else "[factors.NAME]"
-    )
+    if not isinstance(first.get("name"), str):
+        return "[factors.NAME]"
+    written = _factor(first["name"], first.get("levels"))
+    return written.replace('"server.NAME"', value_text(first["knob"])) if "knob" in first else written
 
 
 def _factor(name: str, value: object) -> str:
