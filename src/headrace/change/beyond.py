@@ -144,7 +144,7 @@ def _memory(name: str, wanted: Mapping[str, int], now: Mapping[str, int], facts:
             parts[variable] = own
     variable = name.removeprefix("server.")
     if count := _connections_of(variable, wanted, facts):
-        parts[f"{variable} of {count} connections"] = wanted[name] * count
+        parts[f"{variable} of {counted(count, 'connection')}"] = wanted[name] * count
     elif variable in OF_SESSIONS | OF_EACH:
         parts[f"{variable} of one session"] = wanted[name]
     huge = now.get("HugePages_Total", 0) * now.get("Hugepagesize", 0)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.option_lab import OWN, OptionLab, option_lab
-from tests.servers import open_folder
+from tests.servers import open_folder, started
 
 pytestmark = pytest.mark.needs("root")
 
@@ -137,6 +137,18 @@ def test_a_limit_of_open_files_that_no_start_gets_is_refused(lab: OptionLab) -> 
         assert f", which is {tables} without this" in done.stderr
     finally:
         lab.restart()
+
+
+def test_another_server_that_reads_the_same_directory_is_named(lab: OptionLab) -> None:
+    with started("mariadb-10.11", lab.state.parent / "other") as other:
+        persisted = ("apply", f"{CAPACITY}=700", "--persist", "files", "--dry-run")
+        other.prefix = lab.server.prefix
+        other.argv = [word for word in other.argv if word != "--no-defaults"]
+        other.restart()
+        said = " ".join(lab.headrace(*persisted, code=0).stderr.split())
+        assert (
+            "another server of this host, reads /etc/mysql/conf.d/zz-headrace.cnf at its next start" in said
+        )
 
 
 def test_a_server_that_is_down_is_said_to_be(lab: OptionLab) -> None:

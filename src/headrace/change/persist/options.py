@@ -11,7 +11,7 @@ import posixpath
 import re
 from collections.abc import Mapping, Sequence
 
-from headrace.base.errors import NotReady, Refused
+from headrace.base.errors import HeadraceError, NotReady, Refused
 from headrace.base.model import Vendor
 from headrace.base.received import BadContent
 from headrace.change.persist.derived import derived
@@ -27,12 +27,15 @@ from headrace.lab.server.option_files import (
     COMMAND_LINE,
     ENVIRONMENT,
     MAIN_FILES,
+    Start,
     Word,
     after_start,
     has_sealed,
     persisted,
     quoted,
+    reading,
 )
+from headrace.lab.server.sources import files_of, process_of
 
 HEADER = "# Written by headrace; `headrace rollback` takes it away.\n"
 FILE = "zz-headrace.cnf"
@@ -98,7 +101,28 @@ async def option_file(
         raise NotReady(sealed, place=secret.name, hint="if it is not among them, write the file by hand")
     edited_since = await next_options(agent.target, facts)
     must_not_be_overridden(start, path, lines, edited_since)
-    return path, content, _also(start, answer, lines)
+    return path, content, [*_also(start, answer, lines), *await _other_readers(start, agent, path, facts)]
+
+
+async def _other_readers(start: NextStart, agent: Agent, path: str, facts: HostFacts) -> list[str]:
+    """Other servers of this host that read the same directory: their next start has the lines as well."""
+    found = []
+    for row in facts.servers:
+        pid, program = row.get("pid"), row.get("program")
+        if program not in ("mysqld", "mariadbd") or not isinstance(pid, int) or pid == start.process.pid:
+            continue
+        vendor = Vendor.MARIADB if program == "mariadbd" else Vendor.MYSQL
+        try:
+            process = await process_of(start.target, pid)
+            theirs = Start(vendor, "", process.arguments, process.environment)
+            copies, _ = await files_of(agent, process, theirs.files())
+        except HeadraceError:
+            found.append(f"whether process {pid}, another server of this host, reads {path} is not known")
+            continue
+        folders = [posixpath.normpath(each) for each in reading(copies, theirs).folders]
+        if process.is_here == start.process.is_here and posixpath.dirname(path) in folders:
+            found.append(f"process {pid}, another server of this host, reads {path} at its next start, too")
+    return found
 
 
 def _also(start: NextStart, answer: Answer, lines: Sequence[Line]) -> list[str]:

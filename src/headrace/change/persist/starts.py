@@ -63,7 +63,7 @@ async def at_its_limits(start: NextStart, lines: Sequence[Line], facts: HostFact
     most = (await start.target.read("/proc/sys/fs/nr_open")).decode().strip()
     if most.isdigit() and wanted > int(most):
         raise Refused(
-            f"asked for {line.wanted}: no process of this machine may open more than {most} files (fs.nr_open)",
+            f"asked for {line.wanted}: no process here gets a limit of open files above fs.nr_open, {most}",
             place=line.name,
             hint="raise host.fs.nr_open first, or ask for less",
         )
