@@ -133,6 +133,19 @@ def test_one_factor_is_not_compared_in_cells_of_nothing(tmp_path: Path) -> None:
     assert not any("cells" in sentence for sentence in said)
 
 
+def test_what_depends_on_another_factor_is_said_before_its_average(tmp_path: Path) -> None:
+    lines = [
+        f"{a},{b},{(2000 if (a, b) == ('y', 'q') else 1000) + 7 * rep + len(a + b)}"
+        for rep in range(4)
+        for a in "xy"
+        for b in "pq"
+    ]
+    table = write(tmp_path / "t.csv", "\n".join(["a,b,tps", *lines]) + "\n")
+    said = imported(table, "a", "b")["studies"][0]["sentences"]
+    assert said[0].startswith("The effect of ")
+    assert any("on average" in sentence for sentence in said[1:])
+
+
 def test_bad_names(tmp_path: Path) -> None:
     file = tmp_path / "x.log"
     file.write_text("hello")

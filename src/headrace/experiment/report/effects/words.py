@@ -34,7 +34,13 @@ SHOWN_RANKS = 12
 
 def sentences(study: Study) -> list[str]:
     """What matters, what depends on what, which cells collapsed, and which levels are safe to choose."""
-    found = [*_main(study), *_dependences(study), *_groups(study), *_levels(study)]
+    # Where an effect is proven to depend on another factor, its average is of no level that is there.
+    depends = any(
+        len(each.term) > 1 and each.p_holm is not None and each.p_holm < study.alpha
+        for each in study.effects.terms
+    )
+    first = [*_dependences(study), *_main(study)] if depends else [*_main(study), *_dependences(study)]
+    found = [*first, *_groups(study), *_levels(study)]
     return [
         *(found or [f"No factor makes a notable difference to {study.response}."]),
         *_unknown(study),
