@@ -344,7 +344,11 @@ def make(
     if rules.restart:
         stages = paired(stages, members, {each.host.name: each.kind for each in seen}, rules, seed)
     if not stages:
-        raise Refused("no stage has a host", hint="; ".join(f"{name}: {why}" for name, why in out.items()))
+        whys = "; ".join(f"{name}: {why}" for name, why in out.items())
+        raise Refused(
+            f"no stage has a host{f': {whys}' if whys else ''}",
+            hint="`headrace fleet status` with the same --fleet shows who answers, and as whom",
+        )
     return Plan(settings, members, stages, rules, seed, tuple(allow_weaker), lasting, out, expected, fan_out)
 
 
