@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import random
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -226,6 +227,25 @@ def test_a_factor_that_another_determines_is_named_and_left_out(tmp_path: Path) 
     }  # fmt: skip
     (by_raid,) = imported(table, "filesystem", "raid", "options")["studies"]
     assert "raid explains" in " ".join(by_raid["sentences"])
+
+
+def test_where_nothing_is_proven_the_first_sentence_says_what_is_excluded(tmp_path: Path) -> None:
+    rng = random.Random(3)
+    lines = ["fs,disk,tps"]
+    for fs, disk, _ in itertools.product(("xfs", "ext4"), ("a", "b"), range(4)):
+        lines.append(f"{fs},{disk},{1000 * math.exp(rng.gauss(0, 0.05)):.1f}")
+    (study,) = imported(write(tmp_path / "noise.csv", "\n".join(lines)), "fs", "disk")["studies"]
+    first = study["sentences"][0]
+    match = re.fullmatch(
+        r"No factor is proven to matter for tps: a difference of more than ([\d.]+)% by fs or ([\d.]+)% by disk "
+        r"is excluded\.",
+        first,
+    )
+    assert match, first
+    ratios = {each["factor"]: each["ratio"] for each in study["levels"] if each["level"] in ("ext4", "b")}
+    for name, said in zip(("fs", "disk"), match.groups(), strict=True):
+        most = max(ratios[name]["high"], 1 / ratios[name]["low"])
+        assert float(said) == pytest.approx(100 * (most - 1), rel=0.05)
 
 
 def test_pairs_that_are_one_column_are_named(tmp_path: Path) -> None:

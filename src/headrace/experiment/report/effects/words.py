@@ -40,12 +40,31 @@ def sentences(study: Study) -> list[str]:
         for each in study.effects.terms
     )
     first = [*_dependences(study), *_main(study)] if depends else [*_main(study), *_dependences(study)]
-    found = [*first, *_groups(study), *_levels(study)]
+    found = [*_excluded(study), *first, *_groups(study), *_levels(study)]
     return [
         *(found or [f"No factor makes a notable difference to {study.response}."]),
         *_unknown(study),
         *aliased(study),
     ]
+
+
+def _excluded(study: Study) -> Iterator[str]:
+    """Where nothing is proven: how large an effect can be at most."""
+    effects = study.effects
+    if not effects.terms or any(t.p_holm is None or t.p_holm < study.alpha for t in effects.terms):
+        return
+    most: dict[str, float] = {}
+    for each in effects.levels:
+        low, high = each.ratio.low, each.ratio.high
+        if low is not None and high is not None and low > 0:
+            most[each.factor] = max(most.get(each.factor, 1.0), high, 1 / low)
+    sizes = [
+        f"{100 * (ratio - 1):.2g}% by {factor}" if ratio < 2 else f"{ratio:.2g} times by {factor}"
+        for factor, ratio in most.items()
+        if ratio > 1
+    ]
+    excluded = f": a difference of more than {' or '.join(sizes)} is excluded" if sizes else ""
+    yield f"No factor is proven to matter for {study.response}{excluded}."
 
 
 def _unknown(study: Study) -> Iterator[str]:
