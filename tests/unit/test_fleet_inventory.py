@@ -148,12 +148,31 @@ def test_one_machine_under_two_names_is_asked_once(tmp_path: Path) -> None:
     assert not hosts["db1"].why_not
 
 
+def test_servers_of_one_machine_have_names_and_logins_of_their_own(tmp_path: Path) -> None:
+    text = "[fleet]\nuser = 'root'\n"
+    for name, port in (("orders", 3306), ("users", 3307), ("again", 3307)):
+        login = f"{{ host = '127.0.0.1', port = {port} }}"
+        text += f"[[fleet.groups]]\nhosts = ['{name}=db1.example']\nmysql = {login}\n"
+    path = tmp_path / "fleet.toml"
+    path.write_text(text + "[[fleet.groups]]\nhosts = ['machine=db1.example']\n")
+    hosts = load(str(path)).hosts
+    assert {name: host.login.port for name, host in hosts.items() if not host.why_not} == {
+        "orders": 3306,
+        "users": 3307,
+    }
+    assert {host.spec.host for host in hosts.values()} == {"db1.example"}
+    assert hosts["again"].why_not == "it is users under another name"
+    # Which server this is, is not said.
+    assert hosts["machine"].why_not == "it is orders under another name"
+
+
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
         ("fleet.toml", "[fleet]\nhost = ['db1']", "fleet.host: extra inputs"),
         ("fleet.toml", "[fleet]\nhosts = ['db1']\nport = 70000", "fleet.port: "),
         ("fleet.toml", "[flet]\n", "has no \\[fleet\\]"),
+        ("fleet.toml", "[fleet]\nhosts = ['db1=']", "write ADDRESS, or NAME=ADDRESS"),
         ("fleet.toml", "[fleet]\n", "has no hosts"),
         ("fleet.toml", "[fleet", "not TOML"),
         ("a.json", "{", "not JSON"),

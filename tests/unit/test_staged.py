@@ -166,6 +166,17 @@ def test_a_stage_of_unknown_hosts_and_a_plan_of_none_are_refused(tmp_path: Path)
     assert "fleet status" in str(refused.value.hint)
 
 
+def test_servers_of_one_machine_are_one_group_and_a_setting_of_the_machine_is_refused() -> None:
+    spec = TargetSpec("ssh", host="db1", user="root")
+    own = [
+        replace(each, host=replace(each.host, spec=spec))
+        for each in (seen("orders"), seen("users", Role.ALONE))
+    ]
+    assert len({member.group for member in plan_of(*own).members.values()}) == 1
+    with pytest.raises(Refused, match="a setting of the machine, and both orders and users run on it"):
+        make({"host.vm.swappiness": "1"}, own, rules.load(None), 1)
+
+
 def test_a_stage_says_why_a_host_cannot_take_part_and_goes_on_without_those_that_have_it(
     tmp_path: Path,
 ) -> None:

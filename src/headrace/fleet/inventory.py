@@ -133,9 +133,19 @@ def _inventory(table: FleetTable, folder: Path, place: str) -> Inventory:
 
 def _entries(group: Group, folder: Path) -> Iterator[Entry]:
     for text in group.hosts:
-        yield from (Entry(name) for name in expand(text))
+        yield from map(_named, expand(text))
     for name in group.files:
         yield from read(folder / Path(name).expanduser())
+
+
+def _named(text: str) -> Entry:
+    """``NAME=ADDRESS``: one of several servers on a machine needs a name of its own."""
+    name, equals, address = text.partition("=")
+    if not equals or text.startswith(EXEC):
+        return Entry(text)
+    if not name.strip() or not address.strip():
+        raise PlanError("not a host: write ADDRESS, or NAME=ADDRESS", place=text[:200])
+    return Entry(name.strip(), {"host": address.strip()})
 
 
 def _host(entry: Entry, table: FleetTable, group: Group) -> Host:
@@ -174,14 +184,26 @@ def _host(entry: Entry, table: FleetTable, group: Group) -> Host:
 
 
 def _without_twins(hosts: Iterable[Host]) -> Iterator[Host]:
-    """A machine that is listed under two names is asked once: the second would disturb the first."""
-    seen: dict[str, str] = {}
+    """A machine that is listed under two names is asked once: the second would disturb the first. Not so if the
+    logins of both name a server, and not the same one.
+    """
+    seen: dict[str, list[Host]] = {}
     for host in hosts:
-        first = seen.setdefault(host.address, host.name)
-        if first != host.name and not host.why_not:
-            yield replace(host, why_not=f"it is {first} under another name")
+        first = next((known for known in seen.get(host.address, ()) if not _differ(known, host)), None)
+        seen.setdefault(host.address, []).append(host)
+        if first is not None and not host.why_not:
+            yield replace(host, why_not=f"it is {first.name} under another name")
         else:
             yield host
+
+
+def _differ(one: Host, other: Host) -> bool:
+    """Whether two names of a machine are two of its servers."""
+    places = [
+        (each.login.socket, each.login.host, each.login.port, each.login.defaults_file)
+        for each in (one, other)
+    ]
+    return places[0] != places[1] and all(map(any, places))
 
 
 def only(inventory: Inventory, names: str = "", tags: Sequence[str] = ()) -> Inventory:

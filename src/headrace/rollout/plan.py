@@ -339,6 +339,7 @@ def make(
         )
         for each in seen
     }
+    _refuse_shared(settings, members)
     stages, left = _stages(rules, members, left_out or {})
     out = {**(left_out or {}), **dict.fromkeys(left, "no stage takes it")}
     if rules.restart:
@@ -350,6 +351,20 @@ def make(
             hint="`headrace fleet status` with the same --fleet shows who answers, and as whom",
         )
     return Plan(settings, members, stages, rules, seed, tuple(allow_weaker), lasting, out, expected, fan_out)
+
+
+def _refuse_shared(settings: Mapping[str, Value], members: Mapping[str, Member]) -> None:
+    """A setting of the machine would change all of its servers at once, with one of them judged."""
+    of_machine = [name for name in settings if not name.startswith("server.")]
+    first: dict[str, str] = {}
+    for member in members.values():
+        other = first.setdefault(member.address, member.name)
+        if of_machine and other != member.name:
+            raise Refused(
+                f"{of_machine[0]} is a setting of the machine, and both {other} and {member.name} run on it",
+                place=member.address,
+                hint="leave all but one of them out: --only NAME",
+            )
 
 
 def _groups(seen: Sequence[Seen], equal: Sequence[Sequence[str]]) -> dict[str, str]:
