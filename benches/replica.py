@@ -31,12 +31,12 @@ BLOCKS = int(os.environ.get("HEADRACE_BENCH_BLOCKS", "4"))
 WRITTEN_S = 60
 THREADS = 16
 TARGET = 2.0
-#: The source commits as fast as it can: how long its log is decides how long a trial may be.
+#: The source commits as fast as it can, because its log must outlast a trial.
 SOURCE = ("--log-bin=binlog", "--server-id=1", "--binlog-format=ROW", "--innodb-buffer-pool-size=512M")
 FAST = ("--innodb-flush-log-at-trx-commit=0", "--sync-binlog=0")
 FLUSH = {"server.innodb_flush_log_at_trx_commit": 2}
 POOL = {"server.innodb_buffer_pool_size": "512M"}
-#: Each vendor's words for parallel appliers that keep the order of commits.
+#: Parallel appliers that commit in order, by vendor.
 APPLIERS = {
     "mariadb": {"server.slave_parallel_threads": 8, "server.slave_parallel_mode": "optimistic"},
     "mysql": {"server.replica_parallel_workers": 8},

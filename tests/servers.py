@@ -23,6 +23,7 @@ from pathlib import Path
 
 import pymysql
 
+from tests import traces
 from tests.mysqld import find_mysql_8_0, find_mysqld
 from tests.packages import find_packaged
 from tests.shared import made_once
@@ -214,11 +215,10 @@ def _running(argv: Sequence[str], env: dict[str, str], folder: Path) -> Iterator
 
 def _end_waiting_for(path: str) -> None:
     """A guard of an index asks a server that is down again: this one never comes back."""
-    for line in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            words = line.read_bytes().split(b"\0")
-            if b"rollback" in words and b"--at" in words and os.fsencode(path) in words:
-                os.kill(int(line.parent.name), signal.SIGKILL)
+    for pid, words in traces.commands().items():
+        if {b"rollback", b"--at", os.fsencode(path)} <= set(words):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def free_port() -> int:

@@ -114,7 +114,7 @@ CASES = (
     case("decoy: sum", "SELECT * FROM orders WHERE total + 1 = 77"),
     case("decoy: cast", "SELECT COUNT(*) FROM orders WHERE code = 31"),
     case("decoy: wildcard", "SELECT COUNT(*) FROM customers WHERE email LIKE '%777@example.com'"),
-    # Both vendors compare as the binary side does, so its index is searched: EXPLAIN shows it.
+    # Both vendors compare with the binary collation, so they can use the index of that side (EXPLAIN).
     case("collations: the binary side",
          "SELECT COUNT(*) FROM orders o JOIN customers c ON o.code = c.code_bin WHERE o.id < 20",
          "customers(code_bin)"),

@@ -1,4 +1,4 @@
-"""What a run's own output says of how it was made: repeats may not differ in it, factors may."""
+"""Settings that a run's output states: repeats must agree on them, and a factor may change them."""
 
 from __future__ import annotations
 

@@ -247,10 +247,7 @@ def progress_of(own: Session, number: int) -> float | None:
 def space_of(session: Session) -> Space | None:
     """Of the disk with the server's data; None for a server elsewhere, and where this account may not look."""
     found = _disk(session, str(session.value("SELECT @@datadir")))
-    if found is None:
-        return None
-    kept = max(LEAST_FREE_BYTES, int(found[0].f_blocks * found[0].f_frsize * LEAST_FREE))
-    return Space(found[0].f_bavail * found[0].f_frsize, kept)
+    return None if found is None else _space(found[0], LEAST_FREE_BYTES)
 
 
 def sort_space_of(session: Session) -> Space | None:
@@ -264,9 +261,13 @@ def sort_space_of(session: Session) -> Space | None:
         found = _disk(session, str(Path(data) / folder)) if folder else None
         if found is None or there is None or found[1] == there[1]:
             continue
-        disk = found[0]
-        spaces.append(Space(disk.f_bavail * disk.f_frsize, int(disk.f_blocks * disk.f_frsize * LEAST_FREE)))
+        spaces.append(_space(found[0]))
     return min(spaces, key=lambda each: each.free_bytes - each.kept_bytes, default=None)
+
+
+def _space(disk: os.statvfs_result, least_bytes: int = 0) -> Space:
+    kept_bytes = max(least_bytes, int(disk.f_blocks * disk.f_frsize * LEAST_FREE))
+    return Space(disk.f_bavail * disk.f_frsize, kept_bytes)
 
 
 def _disk(session: Session, folder: str) -> tuple[os.statvfs_result, int] | None:

@@ -77,10 +77,7 @@ def percentile_ns(each: QueryClass, name: str) -> float | None:
 def fast_ns(each: QueryClass) -> float | None:
     """The time that 5% of the calls took at most: that of a log of slow calls is near its limit."""
     found = each.response
-    if not found.total:
-        return None
-    at = int(np.searchsorted(np.cumsum(found.counts), -(-found.total // 20)))
-    return float(bucket_value(found.buckets[at]))
+    return _of_rank(found, -(-found.total // 20)) if found.total else None
 
 
 def value_at(found: Buckets, name: str, least: int | None = None, most: int | None = None) -> float | None:
@@ -89,11 +86,15 @@ def value_at(found: Buckets, name: str, least: int | None = None, most: int | No
         return None
     numerator, denominator = PERCENTILES[name]
     rank = -(-found.total * numerator // denominator)
-    at = int(np.searchsorted(np.cumsum(found.counts), rank))
-    value = float(bucket_value(found.buckets[at]))
+    value = _of_rank(found, rank)
     if most is not None:
         value = min(value, float(most))
     return max(value, float(least)) if least is not None else value
+
+
+def _of_rank(found: Buckets, rank: int) -> float:
+    """The middle of the bucket that has the event of this rank."""
+    return float(bucket_value(found.buckets[int(np.searchsorted(np.cumsum(found.counts), rank))]))
 
 
 def is_thin(found: Buckets, name: str) -> bool:

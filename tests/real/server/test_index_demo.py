@@ -11,19 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from tests import traces
 from tests.waiting import until
 
 
 def processes_below(place: str) -> list[str]:
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        if place in words:
-            found.append(words)
-    return found
+    commands = (b" ".join(words).decode(errors="replace") for words in traces.commands().values())
+    return [command for command in commands if place in command]
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
