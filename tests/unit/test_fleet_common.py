@@ -8,6 +8,8 @@ from typing import Any
 from headrace.fleet.causes import NOTHING, cause_of, groups, sentences
 from headrace.fleet.findings import Findings, to_json
 from headrace.fleet.report import findings as report
+from headrace.fleet.report import hosts
+from headrace.fleet.runner import Outcome, State
 from headrace.host.snapshot import save
 from headrace.hunt.hunt import examine
 from headrace.hunt.rules import all_rules, judge
@@ -133,3 +135,9 @@ def test_a_cause_is_the_one_that_the_sentence_names_first(tmp_path: Path) -> Non
             assert cause["key"] == found.verdict.limiting.resource, name
         else:
             assert cause["key"] in ("", "io", "threads", "unknown"), name
+
+
+def test_a_short_name_of_a_host_is_not_taken_out_of_other_words() -> None:
+    said = "cannot connect: nobody at a:22 (`ssh -p 22 root@a true`)"
+    outcome = Outcome("a", State.UNREACHABLE, said, address="a:22")
+    assert hosts._general(said, outcome) == "cannot connect: nobody at HOST (`ssh -p PORT root@HOST true`)"

@@ -166,6 +166,16 @@ def test_servers_of_one_machine_have_names_and_logins_of_their_own(tmp_path: Pat
     assert hosts["machine"].why_not == "it is orders under another name"
 
 
+def test_one_name_for_two_servers_is_refused_and_a_group_overrides_the_fleet(tmp_path: Path) -> None:
+    group = "[[fleet.groups]]\nhosts = ['{}']\nmysql = {{ socket = '/{}.sock' }}\n"
+    path = tmp_path / "fleet.toml"
+    path.write_text("[fleet]\n" + group.format("o=db1", "a") + group.format("o=db1", "b"))
+    with pytest.raises(PlanError, match="two hosts are named o, with different servers"):
+        load(str(path))
+    path.write_text("[fleet]\nhosts = ['db1']\nmysql = { socket = '/a.sock' }\n" + group.format("db1", "b"))
+    assert load(str(path)).hosts["db1"].login.socket == "/b.sock"
+
+
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [

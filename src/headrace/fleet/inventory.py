@@ -103,6 +103,7 @@ def _checked(path: Path, defaults: Mapping[str, Any]) -> FleetTable:
 def _inventory(table: FleetTable, folder: Path, place: str) -> Inventory:
     hosts: dict[str, Host] = {}
     said: dict[str, Entry] = {}
+    general = ServerLogin(**(table.mysql or Login()).model_dump())
     for group in (table, *table.groups):
         for entry in _entries(group, folder):
             host = _host(entry, table, group)
@@ -114,6 +115,12 @@ def _inventory(table: FleetTable, folder: Path, place: str) -> Inventory:
                 host = _host(replace(said[host.name], tags=entry.tags), table, group)
             if known is None:
                 hosts[host.name] = host
+            elif _differ(known, host) and general not in (known.login, host.login):
+                raise PlanError(
+                    f"two hosts are named {host.name}, with different servers",
+                    place=place,
+                    hint="name each: orders=db1, users=db1",
+                )
             elif known.spec == host.spec or entry.values == {}:
                 # The same host in several lists: it has the tags of all.
                 merged = known if group is table else host

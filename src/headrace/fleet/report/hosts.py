@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -102,8 +103,13 @@ def _general(text: str, outcome: Outcome) -> str:
     """Without the host's own address, so that the same reason is one line for all."""
     for own in (outcome.address.partition(" by ")[0], outcome.host):
         if own:
-            text = text.replace(own, "HOST")
+            text = _without(own, text)
     host, _, port = outcome.address.partition(" by ")[0].rpartition(":")
     if host and port.isdigit():
-        text = text.replace(f"-p {port} ", "-p PORT ").replace(host, "HOST")
+        text = _without(host, text.replace(f"-p {port} ", "-p PORT "))
     return text
+
+
+def _without(name: str, text: str) -> str:
+    """A short name may be a part of other words."""
+    return re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-])", "HOST", text)
