@@ -19,7 +19,7 @@ from headrace.base.intervals import Interval
 from headrace.base.model import Value, Vendor
 from headrace.change.persist import last_word
 from headrace.fleet import files
-from headrace.fleet.drift import Area, Between, Collected, Drift
+from headrace.fleet.drift import Area, Between, Collected, Drift, own_drifts
 from headrace.fleet.evidence import Evidence, _Tested, ranked
 from headrace.fleet.findings import Findings
 from headrace.fleet.report import drift as report
@@ -306,6 +306,44 @@ def test_a_value_of_a_file_is_read_as_the_server_reads_it(
     assert means_the_same(variable, running, named, variables) is same
 
 
+@pytest.mark.parametrize(
+    ("version", "variable", "named", "running"),
+    [
+        ("10.11.19-MariaDB", "max_allowed_packet", "2G", "1073741824"),
+        ("8.0.36", "wait_timeout", "99999999", "31536000"),
+        ("10.11.19-MariaDB", "long_query_time", "99999999", "31536000.000000"),
+        ("10.11.19-MariaDB", "max_connections", "5", "10"),
+        ("9.7.4", "slave_parallel_workers", "0", "1"),
+        ("10.11.19-MariaDB", "tmp_table_size", "17000000", "16990208"),
+        ("10.11.19-MariaDB", "innodb_buffer_pool_size", "100000000", "99614720"),
+        ("10.11.19-MariaDB", "transaction_isolation", "1", "READ-COMMITTED"),
+    ],
+)
+def test_a_value_that_a_server_brings_into_its_range_is_no_drift(
+    version: str, variable: str, named: str, running: str
+) -> None:
+    """As these servers ran when they were given it."""
+    variables = {"version": version, "innodb_buffer_pool_chunk_size": "0"}
+    for now in (running, "SERIALIZABLE" if "-" in running else "20971520", "12"):
+        facts = {"server_settings": {"variables": {**variables, variable: now}}}
+        found = list(own_drifts(facts, {"options": {variable: (named, "/my.cnf")}}))
+        assert (not found) is (now == running), now
+
+
+def test_the_most_that_another_series_takes_is_a_value_like_another() -> None:
+    variables = {"version": "8.0.36", "slave_parallel_workers": "1"}
+    facts = {"server_settings": {"variables": variables}}
+    assert list(own_drifts(facts, {"options": {"slave_parallel_workers": ("0", "/my.cnf")}}))
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [("skip_loose_x", "ON"), ("loose_skip_x", "OFF"), ("enable_skip_x", "OFF"), ("skip_enable_x", "ON")],
+)
+def test_of_several_prefixes_the_last_one_counts(written: str, value: str) -> None:
+    assert meaning(option_files.Word("f", 1, written, None), {"x"}) == ("x", value)
+
+
 NAMED, BESIDE = "/b.cnf", {"/b.cnf": b"[mysqld]\nmax_connections=75\n"}
 
 
@@ -381,10 +419,13 @@ def test_the_last_letter_of_a_file_is_taken_for_the_end_of_its_line(end: str, na
     [
         (
             "\ufeff[mysqld]\nmax_connections=9\n",
-            "/my.cnf:1 (a line before the first group after a byte order mark)",
+            "/my.cnf:1 (a line before the first group after a byte order mark: no start gets past it)",
         ),
-        ("# x\nmax_connections=9\n", "/my.cnf:2 (a line before the first group)"),
-        ("[client]\n[mysqld\nmax_connections=9\n", "/my.cnf:2 (a group without its closing bracket)"),
+        ("# x\nmax_connections=9\n", "/my.cnf:2 (a line before the first group: no start gets past it)"),
+        (
+            "[client]\n[mysqld\nmax_connections=9\n",
+            "/my.cnf:2 (a group without its closing bracket: no start gets past it)",
+        ),
         ("# x\n\n[client]\nx\n", ""),
     ],
 )
@@ -393,6 +434,30 @@ def test_a_file_that_no_start_gets_past_is_named(content: str, place: str) -> No
     found = reading(Copies({"/my.cnf": content.encode()}), start)
     assert found.broken == ((place,) if place else ())
     assert found.words == ()
+
+
+def test_in_an_included_file_only_what_follows_is_lost() -> None:
+    """Both families start with it, and say nothing."""
+    files = {
+        "/my.cnf": b"[mysqld]\n!includedir /d\nport=3\n",
+        "/d/a.cnf": b"[mysqld]\nback_log=1\n!include\nback_log=2\n",
+        "/d/b.cnf": b"\xef\xbb\xbf[mysqld]\nback_log=3\n",
+        "/d/c.cnf": b"[mysqld]\n!includedir /gone/\nback_log=4\n",
+    }
+    start = Start(Vendor.MYSQL, "8.0.31", ("--defaults-file=/my.cnf",))
+    found = reading(Copies(files, absent=frozenset({"/gone"})), start)
+    assert [(word.option, word.value) for word in found.words] == [("back_log", "1"), ("port", "3")]
+    after = "a start reads no further in this file"
+    assert found.broken == (
+        f"/d/a.cnf:3 (!include of nothing: {after})",
+        f"/d/b.cnf:1 (a line before the first group after a byte order mark: {after})",
+        f"/d/c.cnf:2 (it includes /gone, which is not there: {after})",
+    )
+
+
+def test_a_defaults_file_with_underscores_is_none() -> None:
+    start = Start(Vendor.MARIADB, "10.11.19", ("--defaults_file=/my.cnf",))
+    assert "/my.cnf" not in start.files()
 
 
 def test_names_paths_and_addresses_belong_to_a_host() -> None:
@@ -509,7 +574,7 @@ async def test_relative_includes_begin_where_a_unit_starts_the_server(place: Pat
     assert f"{relative}/d (relative: it begins where the server was started" in said
     assert f"{relative}/d/a.cnf:3 (innodb_buffer_pool may be several options)" in said
     assert said.count("may be several options") == 1, said
-    assert f"{place}/gone (in {place}/my.cnf, but not there: no start gets past it)" in said
+    assert f"(it includes {place}/gone, which is not there: no start gets past it)" in said
     server["cgroup"] = {"folders": {"": "/system.slice/mariadb.service"}}
     found = await files.lasting(LocalTarget(), {"servers": [server], "server_settings": settings})
     assert "(relative" not in "; ".join(found.unreadable)

@@ -15,6 +15,7 @@ from headrace.host.facts import GIB, MEMORY_TOLERANCE, HostFacts, likeness
 from headrace.knobs.values import (
     BY_ROLE,
     OWN_SYSCTLS,
+    is_at_its_end,
     is_own,
     is_second_name,
     means_the_same,
@@ -297,11 +298,11 @@ def own_drifts(
         in_file = options.get(name)
         if name in persisted:
             kept = str(persisted[name])
-            if not means_the_same(name, now, kept, variables):
+            if not _starts_with(name, now, kept, variables):
                 yield Between.PERSISTED, Area.VARIABLE, name, now, kept, "mysqld-auto.cnf"
             if in_file and not means_the_same(name, kept, in_file[0], variables):
                 yield Between.BOTH, Area.VARIABLE, name, kept, in_file[0], in_file[1]
-        elif in_file and not means_the_same(name, now, in_file[0], variables):
+        elif in_file and not _starts_with(name, now, in_file[0], variables):
             yield Between.FILE, Area.VARIABLE, name, now, in_file[0], in_file[1]
     # Without the files it is not known what is in none.
     knows_files = lasting.get("options") is not None and not lasting.get("unreadable")
@@ -309,6 +310,11 @@ def own_drifts(
         is_kept = name in options or name in persisted
         if not is_kept and name in variables and not is_own(name) and not is_second_name(name, variables):
             yield Between.NOWHERE, Area.VARIABLE, name, variables[name], "", ""
+
+
+def _starts_with(name: str, now: str, named: str, variables: Mapping[str, str]) -> bool:
+    """Whether a start with the one would run with the other; a server brings a number into its range."""
+    return means_the_same(name, now, named, variables) or is_at_its_end(name, now, named, variables)
 
 
 #: More of it serves more: a replica with less is slower as a source.

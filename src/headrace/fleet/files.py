@@ -140,6 +140,8 @@ def _named(word: Word, known: Collection[str], *, by_start: bool) -> Iterable[tu
     """``skip-name-resolve`` is a variable itself; ``skip-log-bin`` is log_bin, off. Without ``known`` it may be
     either."""
     option, value = meaning(word, known, by_start=by_start)
+    if option == "skip_name_resolve" and value == "0" and not by_start:
+        value = "ON"  # MySQL takes this word alone, whatever the number
     if option.startswith(("defaults_", "no_defaults", "wsrep_new_cluster")):
         return
     if value is not None:

@@ -6,6 +6,7 @@ import posixpath
 import re
 from collections.abc import Mapping
 
+from headrace.base.model import Vendor
 from headrace.knobs import servers
 from headrace.knobs.knob import size_bytes
 
@@ -56,8 +57,8 @@ _NO_SWITCH = frozenset({"", "yes", "no"})
 _FRACTION = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,2})?"
 _SWITCH = {"on": "1", "true": "1", "yes": "1", "off": "0", "false": "0", "no": "0"}
 _NAMES = {"utf8": "utf8mb3"}
-#: A size is rounded to a block, at most this large.
-_ROUNDED_TO = 4096
+#: A size is rounded to a block, at most this large: MariaDB's tables in memory are of whole blocks of 16 KiB.
+_ROUNDED_TO, _BLOCKS = 4096, tuple(2**power for power in range(3, 15))
 
 
 def plain_value(text: str) -> str:
@@ -128,6 +129,21 @@ def means_the_same(variable: str, running: str, named: str, variables: Mapping[s
         return _is_rounded(variable, float(is_value), float(was_named), variables)
     # A choice may be named by its number.
     return _is_number(is_value) != _is_number(was_named) and not {is_value, was_named} & {"0", "1"}
+
+
+def is_at_its_end(variable: str, running: str, named: str, variables: Mapping[str, str]) -> bool:
+    """Whether a server was given more, or less, than it takes, and runs with the most or least."""
+    has, given = plain_value(running), _counted(named, has_fraction="." in running)
+    if not _is_number(has) or not _is_number(given):
+        return False
+    version = variables.get("version", "")
+    vendor = Vendor.MARIADB if "mariadb" in version.lower() else Vendor.MYSQL
+    own = servers.listed(vendor, version, variable)
+    return any(
+        (each.low is not None and float(given) < float(has) == each.low)
+        or (each.high is not None and float(given) > float(has) == each.high)
+        for each in ((own,) if own else servers.in_any(variable))
+    )
 
 
 #: sql/sys_vars.cc, expand_sql_mode: modes that stand for others, of both families; then what each adds.
@@ -219,7 +235,8 @@ def _pairs(text: str, between: str) -> dict[str, str]:
 def _choice(variable: str, named: str) -> str | None:
     """The choice that a number or the start of its name stands for; None unless all known servers agree on it."""
     found: set[str] = set()
-    for listed in servers.in_any(variable):
+    # A server in which it is only an option does not list its names.
+    for listed in (each for each in servers.in_any(variable) if each.is_variable):
         names = [plain_value(name) for name in listed.names] if listed.kind == "choice" else []
         if named.isdigit():
             fits = names[int(named) :][:1]
@@ -251,10 +268,12 @@ def _is_number(text: str) -> bool:
 
 def _is_rounded(variable: str, running: float, named: float, variables: Mapping[str, str]) -> bool:
     if variable == "innodb_buffer_pool_size":
-        chunk = float(variables.get("innodb_buffer_pool_chunk_size") or 0) or float(1 << 20)
+        chunk = float(variables.get("innodb_buffer_pool_chunk_size") or 0)
+        if not chunk:
+            # A MariaDB without chunks takes whole MiB.
+            return running == named // (1 << 20) * (1 << 20)
         instances = float(variables.get("innodb_buffer_pool_instances") or 1) or 1.0
         return 0 <= running - named < chunk * instances
     if _SIZES.search(variable) is None or min(running, named) < _ROUNDED_TO:
         return False
-    blocks = [2**power for power in range(3, 13)]
-    return any(running in (named // block * block, -(-named // block) * block) for block in blocks)
+    return any(running in (named // block * block, -(-named // block) * block) for block in _BLOCKS)

@@ -31,7 +31,8 @@ LINES = (
     "slow-query-log=0", "init_connect='SET @a={n}' # c", "init_connect=a#b",
     'init_connect="a\\n\\"b#{n}\\" \\x\\\\"', "init_connect =",
     "# max_connections={n}", "; max_connections={n}", "", "   max_connections   =   {n}   ", "loose-no-such={n}",
-    "sql_mode=''", "init_connect='it''s", "loose_a=b=c;{n}",
+    "sql_mode=''", "init_connect='it''s", "loose_a=b=c;{n}", "skip_loose-slow-query-log",
+    "enable_skip_slow-query-log",
 )  # fmt: skip
 
 
@@ -130,9 +131,13 @@ def test_the_words_of_generated_files_are_those_that_the_binary_reads(
     collected = subprocess.run(
         ["sh", "-c", EMIT + FOLLOW, "sh", *start.files()], capture_output=True, check=True
     ).stdout
-    words = reading(copies(collected, "here")[0], start).words
+    found = reading(copies(collected, "here")[0], start)
+    words = found.words
     printed = asked(binary, place, environment, *arguments, "--print-defaults")
     theirs = printed.partition("following arguments:\n")[2].removesuffix("\n").strip()
+    if any("no start gets past it" in where for where in found.broken):
+        assert not theirs, found.broken
+        return
     assert " ".join(shown(words).split()) == " ".join(theirs.split())
 
     table = parse_defaults(asked(binary, place, environment, *arguments))

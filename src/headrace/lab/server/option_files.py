@@ -25,7 +25,7 @@ PREFIXES = ("skip_", "disable_", "enable_", "maximum_", "loose_", "autoset_")
 _OFF, _ON = ("skip_", "disable_"), ("enable_",)
 #: What a server's environment says about its option files.
 ENVIRONMENT = ("HOME", "MARIADB_HOME", "MYSQL_HOME", "MARIADB_GROUP_SUFFIX", "MYSQL_GROUP_SUFFIX")
-_FIRST = ("defaults_file", "defaults_extra_file", "defaults_group_suffix")
+_FIRST = ("defaults-file", "defaults-extra-file", "defaults-group-suffix")
 #: Short options: with a value, with one that is written at once or not at all, and without.
 _SHORT = {"P": "port", "h": "datadir", "b": "basedir", "t": "tmpdir", "u": "user",
     "C": "character_set_server", "L": "lc_messages_dir", "r": "chroot"}  # fmt: skip
@@ -37,6 +37,8 @@ _ANSI = (("sql_mode", "ANSI"), ("transaction_isolation", "SERIALIZABLE"))
 _SPACES = b" \t\n\v\f\r\xa0"
 #: MariaDB reads a longer line as several, each of at most so many bytes.
 _MOST_LINE = 4094
+#: It names nothing, and its line has an end.
+_EMPTY_INCLUDE = re.compile(r"\s*!\s*(includedir|include)\s+$")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "s": " ", '"': '"', "'": "'", "\\": "\\"}
 
 
@@ -60,10 +62,14 @@ class Word:
 
 @dataclass(frozen=True)
 class Copies:
-    """Files of a host, by path. ``ignored`` ones are there, but every user may write them: a server skips them."""
+    """Files of a host, by path. ``ignored`` ones are there, but every user may write them: a server skips them.
+
+    ``absent`` are folders that files include, and that are not there.
+    """
 
     files: Mapping[str, bytes]
     ignored: frozenset[str] = frozenset()
+    absent: frozenset[str] = frozenset()
 
     def text(self, path: str) -> str | None:
         if path in self.ignored or path not in self.files:
@@ -78,7 +84,9 @@ class Copies:
 
     def replaced(self, path: str, content: str) -> Copies:
         """The same with one file written anew."""
-        return Copies({**self.files, path: content.encode()}, self.ignored - {path})
+        return dataclasses.replace(
+            self, files={**self.files, path: content.encode()}, ignored=self.ignored - {path}
+        )
 
 
 @dataclass(frozen=True)
@@ -100,8 +108,9 @@ class Start:
         """The arguments about option files, which a server takes only before all others."""
         found: list[str] = []
         for word in self.arguments:
-            name = plain(word.removeprefix("--").partition("=")[0])
-            if not word.startswith("--") or name not in (*_FIRST, "no_defaults"):
+            # With underscores it is an option like another, and nothing comes of it.
+            name = word.removeprefix("--").partition("=")[0]
+            if not word.startswith("--") or name not in (*_FIRST, "no-defaults"):
                 break
             found.append(word)
         return tuple(found)
@@ -113,7 +122,7 @@ class Start:
 
     @property
     def has_no_files(self) -> bool:
-        return any(plain(word) == "__no_defaults" for word in self.defaults)
+        return "--no-defaults" in self.defaults
 
     @property
     def takes_starts(self) -> bool:
@@ -125,14 +134,14 @@ class Start:
         return plain(name).lower() if self.vendor is Vendor.MARIADB else plain(name)
 
     def named(self, argument: str) -> str:
-        found = [word for word in self.defaults if plain(word).startswith(f"__{argument}=")]
+        found = [word for word in self.defaults if word.startswith(f"--{argument}=")]
         return found[-1].partition("=")[2] if found else ""
 
     def files(self) -> list[str]:
         """The files that it opens, whether they exist or not."""
         if self.has_no_files:
             return []
-        if path := self.named("defaults_file"):
+        if path := self.named("defaults-file"):
             return [path]
         if self.built_in:
             # Without HOME it has no home folder to look in.
@@ -140,7 +149,7 @@ class Start:
             return [path for path in found if not path.startswith("~")]
         names = ("MARIADB_HOME", "MYSQL_HOME") if self.vendor is Vendor.MARIADB else ("MYSQL_HOME",)
         homes = [self.environment[name] for name in names if self.environment.get(name)][:1]
-        extra = [path for path in (self.named("defaults_extra_file"),) if path]
+        extra = [path for path in (self.named("defaults-extra-file"),) if path]
         own = [f"{self.environment['HOME'].rstrip('/')}/.my.cnf"] if self.environment.get("HOME") else []
         return [*MAIN_FILES, *(f"{home.rstrip('/')}/my.cnf" for home in homes), *extra, *own]
 
@@ -166,7 +175,7 @@ class Start:
             names = ["mysqld", "server", f"mysqld-{series}", "mysql_cluster"]
         variables = ["MARIADB_GROUP_SUFFIX"] if self.vendor is Vendor.MARIADB else []
         given = [self.environment.get(name, "") for name in (*variables, "MYSQL_GROUP_SUFFIX")]
-        suffix = self.named("defaults_group_suffix") or next((each for each in given if each), "")
+        suffix = self.named("defaults-group-suffix") or next((each for each in given if each), "")
         return [*names, *(f"{name}{suffix}" for name in names if suffix)]
 
 
@@ -174,7 +183,8 @@ class Start:
 class Reading:
     """All words of a start, the last of an option decides, and the folders whose files it reads, in order.
 
-    ``broken`` are the places whose form ends a start, each with the reason.
+    ``broken`` are the places at which a server stops reading a file, each with the reason. In a file that another
+    one includes that is all; in one of its own it does not start.
     """
 
     words: tuple[Word, ...]
@@ -196,7 +206,7 @@ def reading(copies: Copies, start: Start) -> Reading:
             else:
                 folders.append(each)
     own = [dataclasses.replace(word, option=start.option(word.option)) for word in of_arguments(start.own)]
-    return Reading((*words, *own), tuple(folders), tuple(read), tuple(broken))
+    return Reading((*words, *own), tuple(folders), tuple(read), tuple(dict.fromkeys(broken)))
 
 
 def _of_file(
@@ -207,6 +217,7 @@ def _of_file(
     if text is None or depth > MOST_DEPTH:
         return
     read.append(path)
+    then = "a start reads no further in this file" if depth else "no start gets past it"
     group: str | None = None
     for number, whole in _lines(text, start):
         line = stripped(whole)
@@ -214,24 +225,31 @@ def _of_file(
             is_folder, named = directive(whole)
             if is_folder:
                 yield named
+            if why := _why_not(whole, named, copies):
+                return broken.append(f"{path}:{number} ({why}: {then})")
             for each in copies.inside(named) if is_folder else [named] if named else []:
                 yield from _of_file(copies, start, each, depth + 1, read, broken)
         elif line.startswith("["):
             group, bracket, _ = line[1:].partition("]")
             group = group.rstrip()
             if not bracket:
-                broken.append(f"{path}:{number} (a group without its closing bracket)")
-                return
+                return broken.append(f"{path}:{number} (a group without its closing bracket: {then})")
         elif line and not line.startswith(("#", ";")):
             if group is None:
                 mark = " after a byte order mark" if line.startswith("\ufeff") else ""
-                broken.append(f"{path}:{number} (a line before the first group{mark})")
-                return
+                return broken.append(f"{path}:{number} (a line before the first group{mark}: {then})")
             if start.reads(group):
                 name, equals, value = without_comment(line).partition("=")
                 yield Word(
                     path, number, start.option(stripped(name)), _value(value) if equals else None, line
                 )
+
+
+def _why_not(line: str, named: str, copies: Copies) -> str:
+    """Why a server stops at an include; empty where it does not."""
+    if match := _EMPTY_INCLUDE.match(line):
+        return f"!{match[1]} of nothing"
+    return f"it includes {named}, which is not there" if named in copies.absent else ""
 
 
 def _lines(text: str, start: Start) -> Iterator[tuple[int, str]]:
@@ -348,18 +366,19 @@ def meaning(word: Word, known: Collection[str], *, by_start: bool = True) -> tup
     fits none of them keeps its name.
     """
     name, value = word.option, word.value
-    prefixes: list[str] = []
+    # Of several prefixes the one next to the name counts: skip-loose-x leaves x on.
+    last = ""
     while True:
         found = _full(name, known, by_start=by_start)
         if found or not (prefix := next((p for p in PREFIXES if name.startswith(p)), "")):
             break
-        prefixes.append(prefix)
+        last = prefix
         name = name.removeprefix(prefix)
-    if "maximum_" in prefixes:
+    if last == "maximum_":
         return found or name, None
-    if any(prefix in _OFF for prefix in prefixes):
+    if last in _OFF:
         return found or name, "ON" if value == "0" else "OFF"
-    if any(prefix in _ON for prefix in prefixes):
+    if last in _ON:
         return found or name, "OFF" if value == "0" else "ON"
     return found or name, "ON" if value is None else value
 

@@ -15,6 +15,8 @@ from headrace.lab.server.option_files import ENVIRONMENT, Copies, directive
 MOST_BYTES, MOST_FILES = 262_144, 300
 #: Marks a file that is there and was not read.
 UNREADABLE = "unreadable:"
+#: Marks a folder that is named and not there.
+ABSENT = "absent:"
 
 #: Prints size, mode, path and content of a file; ``mask`` one that hides those of its name in lower folders.
 EMIT = f"""
@@ -28,11 +30,14 @@ emit() {{
 mask() {{ [ -L "$1" ] && [ "$(readlink -f "$1")" = /dev/null ] && printf '0 644 %s\n' "$1"; }}
 """
 #: The option files that the arguments name, and those that they name: without the last letter, where a last line
-#: has no end, because a server takes that letter for it.
+#: has no end, because a server takes that letter for it. ``t cut`` forgets that cut: it is no directive found.
 FOLLOW = """
 IFS='
 '
-named() { cut=; [ "$(tail -c 1 "$2")" ] && cut='$s/.$//;'
+named() { cut=; [ "$(tail -c 1 "$2")" ] && cut='$s/.$//
+t cut
+: cut
+'
 sed -n "${cut}s/^[[:space:]]*![[:space:]]*$1[[:space:]]\\{1,\\}//; t named
 d
 : named
@@ -48,9 +53,8 @@ while [ "$todo" ]; do
     set -f; folders=$(named includedir "$file")
     for folder in $folders; do
       set +f
-      [ -d "$folder" ] ||
-        printf '0 0 unreadable:%s (in %s, but not there: no start gets past it)\n' "$folder" "$file"
-      for each in "${folder%/}"/*.cnf "${folder%/}"/.*.cnf; do next="$next$IFS$each"; done
+      [ -d "$folder" ] || printf '0 0 absent:%s\n' "$folder"
+      for each in "${folder%/}"/*.cnf "${folder%/}"/.*.cnf "${folder%/}"/.cnf; do next="$next$IFS$each"; done
     done
     set +f
   done
@@ -193,14 +197,17 @@ def copies(output: bytes, place: str) -> tuple[Copies, list[str]]:
     """What ``EMIT`` printed; and the files that are there and were not read. Raises CommandFailed."""
     files: dict[str, bytes] = {}
     ignored: set[str] = set()
+    absent: set[str] = set()
     unreadable: list[str] = []
     for mode, path, content in _parsed(output, place):
         if path.startswith(UNREADABLE):
             unreadable.append(path.removeprefix(UNREADABLE))
+        elif path.startswith(ABSENT):
+            absent.add(path.removeprefix(ABSENT).rstrip("/") or "/")
         else:
             files[path] = content
             ignored |= {path} if int(mode, 8) & 0o002 else set()
-    return Copies(files, frozenset(ignored)), unreadable
+    return Copies(files, frozenset(ignored), frozenset(absent)), unreadable
 
 
 def _parsed(output: bytes, place: str) -> Iterator[tuple[str, str, bytes]]:
