@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -229,6 +230,21 @@ class TestFlood:
         assert ring.window(3).rates("process", "utime_ticks") == pytest.approx(
             {f"{n}/sh": n for n in range(200)}
         )
+
+    def test_of_names_that_no_two_ticks_share(self) -> None:
+        ring = Ring()
+        for tick in range(200):
+            values = {"m": {f"{tick}-{n}": float(n) for n in range(100)}, "all": {"": float(tick)}}
+            ring.add(line("s", tick / 4, values))
+        tracemalloc.start()
+        window = ring.window(60)
+        _, most_bytes = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        # A matrix of their series and ticks would be 32 MB.
+        assert most_bytes < 10 << 20
+        assert len(window.labels("s", "m")) == 20_000
+        assert window.rate("s", "all", "") == pytest.approx(4)
+        assert list(window.values("s", "m", "7-9")) == [9]
 
     def test_of_ticks_that_never_get_old(self) -> None:
         ring = Ring()

@@ -55,6 +55,9 @@ BOMBS: dict[str, tuple[str | bytes, str]] = {
     "no text": (b"\xff\xfe\x00", "not JSON"),
     "NUL": ("\0", "not JSON"),
     "two documents": ("1 2", "not JSON"),
+    # Hours where each quote of a text without an end is tried up to that end.
+    "an open text of quotes": ("[" * 150 + '"' + '\\"' * 400_000, "deeper"),
+    "an open text of backslashes": ("[" * 150 + '"\\' * 250_001, "deeper"),
 }
 
 

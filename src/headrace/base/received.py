@@ -20,7 +20,8 @@ MOST_NUMBER = 2**64
 ASIDE_BYTES = 256 << 10
 #: The second parser is quicker, but its import takes longer than a small answer.
 _FEW_BYTES = 64 << 10
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+#: The end of the text closes one, too: else each quote of an open one would be tried, up to that end.
+_STRING = re.compile(r'"(?:[^"\\]|\\.?)*+(?:"|\Z)', re.DOTALL)
 _BRACKET = re.compile(r"[\[\]{}]")
 #: What may be a number that cannot be: many digits, or a large exponent.
 _LARGE = re.compile(r"\d{19}|[eE]\+?0*[1-9]\d{2}")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     #: When, the numbers of its series, and their values.
     Tick = tuple[float, NDArray[np.int32], NDArray[np.float64]]
     Layout = tuple[list[str], list[int], list[str]]
+    Times = NDArray[np.float64]
+    Values = NDArray[np.float64]
+    Counts = NDArray[np.int64]
     #: Metric, label and value.
     Triple = tuple[str, str, float]
 
@@ -38,8 +41,9 @@ SPARE_NAMES = 1000
 #: Two samples of a sampler that rests as long as the agent's samplers of every tick may: 15 s.
 RESTING_S = 31.0
 #: What is kept of one host: samplers, names of series and values in all ticks of all of them, ticks of a sampler.
-#: An honest one has thirty samplers, some 10,000 series, and a tick a second; these are 300 MB.
-MOST_SAMPLERS, MOST_NAMES, MOST_VALUES, MOST_TICKS = 100, 400_000, 16_000_000, 600
+#: An honest one has thirty samplers, some 10,000 series, and a tick a second. The values are 100 MB here, and
+#: 600 MB for a moment in each window.
+MOST_SAMPLERS, MOST_NAMES, MOST_VALUES, MOST_TICKS = 100, 400_000, 6_000_000, 600
 #: Characters of a sampler, a metric, a label or an error.
 MOST_TEXT = 500
 #: Where names find no room, those that are gone are looked for this often.
@@ -268,9 +272,8 @@ class Ring:
                 ticks = [tick for tick in kept if tick[0] >= oldest][-2:]
             if name not in wanted or not ticks:
                 continue
-            numbers, values = _matrix(ticks)
-            times = np.broadcast_to(np.array([tick[0] for tick in ticks]), values.shape)
-            parts.append((times, values))
+            numbers, times, values, counts = _by_series(ticks)
+            parts.append((times, values, counts))
             for at, each in enumerate(numbers.tolist(), number):
                 metric, label = series.names[each]
                 index.setdefault((name, metric), {})[label] = at
@@ -278,38 +281,46 @@ class Ring:
         return LiveWindow(parts, index, self.errors)
 
 
-def _matrix(ticks: list[Tick]) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """The series of all ticks, and their values: series x ticks; NaN if a tick lacks a series."""
-    first = ticks[0][1]
+def _by_series(ticks: list[Tick]) -> tuple[NDArray[np.int32], Times, Values, Counts]:
+    """The series of all ticks, and of one after the other when and what its values are; how many each has.
+
+    Never a matrix of series and ticks where they differ: of a host whose names are new in each tick it would have
+    hundreds of times as many cells as there are values.
+    """
+    first, count = ticks[0][1], len(ticks)
+    t_s = np.array([tick[0] for tick in ticks])
     if all(numbers is first for _, numbers, _ in ticks):
-        return first, np.stack([values for *_, values in ticks], axis=1)
-    series, rows = np.unique(np.concatenate([numbers for _, numbers, _ in ticks]), return_inverse=True)
-    matrix = np.full((len(series), len(ticks)), np.nan)
-    columns = np.repeat(np.arange(len(ticks)), [len(numbers) for _, numbers, _ in ticks])
-    matrix[rows, columns] = np.concatenate([values for *_, values in ticks])
-    return series, matrix
+        values = np.stack([values for *_, values in ticks], axis=1).ravel()
+        series, times, counts = first, np.tile(t_s, len(first)), np.full(len(first), count)
+    else:
+        numbers = np.concatenate([numbers for _, numbers, _ in ticks])
+        order = np.argsort(numbers, kind="stable")
+        series, counts = np.unique(numbers, return_counts=True)
+        values = np.concatenate([values for *_, values in ticks])[order]
+        times = np.repeat(t_s, [len(numbers) for _, numbers, _ in ticks])[order]
+    there = ~np.isnan(values)
+    if there.all():
+        return series, times, values, counts
+    ends = np.cumsum(counts)
+    known = np.concatenate([[0], np.cumsum(there)])
+    return series, times[there], values[there], known[ends] - known[ends - counts]
 
 
 class LiveWindow(Window):
-    """A window over matrices (series x ticks, NaN is a gap) instead of a table."""
+    """A window over values in the order of their series, instead of a table."""
 
     def __init__(
         self,
-        parts: list[tuple[NDArray[np.float64], NDArray[np.float64]]],
+        parts: Sequence[tuple[Times, Values, Counts]],
         index: dict[tuple[str, str], dict[str, int]],
         errors: Mapping[str, str],
     ) -> None:
         self.errors = dict(errors)
         self._index = index
-        there = [~np.isnan(values) for _, values in parts]
-        none = np.empty(0)
-        times, values = (
-            [t[mask] for (t, _), mask in zip(parts, there, strict=True)],
-            [v[mask] for (_, v), mask in zip(parts, there, strict=True)],
-        )
-        counts = np.concatenate([mask.sum(axis=1) for mask in there]) if parts else none
-        self._t = np.concatenate(times) if parts else none
-        self._value = np.concatenate(values) if parts else none
+        parts = parts or [(np.empty(0), np.empty(0), np.empty(0, dtype=np.int64))]
+        self._t = np.concatenate([times for times, _, _ in parts])
+        self._value = np.concatenate([values for _, values, _ in parts])
+        counts = np.concatenate([counts for *_, counts in parts])
         self._ends = np.cumsum(counts).astype(np.int64)
         self._starts = self._ends - counts.astype(np.int64)
         self._reduce()

@@ -59,7 +59,9 @@ class Agent:
         even_if_it_failed: bool = False,
     ) -> Any:
         """One JSON document. ``even_if_it_failed``: use JSON on standard output regardless of the exit code."""
-        done = await self._run(words, stdin, timeout_s, repeatable)
+        # A byte more, to tell what is too large from what just fits.
+        most_bytes = OF_VERBS.get(words[0], ANY).size_bytes + 1
+        done = await self._run(words, stdin, timeout_s, repeatable, most_bytes)
         if done.exit_code and not even_if_it_failed:
             raise self._failure(done.exit_code, done.error_text)
         try:
@@ -247,12 +249,22 @@ class Agent:
         return json.dumps(plan.get("plan", plan.get("rows")), indent=2)
 
     async def _run(
-        self, words: tuple[str, ...], stdin: bytes, timeout_s: float | None, repeatable: bool
+        self,
+        words: tuple[str, ...],
+        stdin: bytes,
+        timeout_s: float | None,
+        repeatable: bool,
+        most_bytes: int | None = None,
     ) -> Completed:
         argv = [self.path, *words]
         try:
             return await self.target.run(
-                argv, stdin=stdin, timeout_s=timeout_s, check=False, repeatable=repeatable
+                argv,
+                stdin=stdin,
+                timeout_s=timeout_s,
+                check=False,
+                repeatable=repeatable,
+                most_bytes=most_bytes,
             )
         except TookTooLong:
             if words[0] not in OF_SERVER:

@@ -14,8 +14,10 @@ from headrace.host.target.interface import Completed
 
 #: Unread output above this makes the command wait, unless a caller waits for its end.
 BUFFER_BYTES = 1 << 20
-#: Limits on output, so that a runaway host cannot exhaust memory here. No program of ours prints more.
+#: Limits on output, so that a runaway host cannot exhaust memory here: of a file, of a line, of what a command
+#: prints (which takes three times as much here), and of its standard error. No program of ours prints more.
 MOST_BYTES, MOST_LINE_BYTES = 512 << 20, 16 << 20
+MOST_PRINTED_BYTES, MOST_WORDS_BYTES = 128 << 20, 4 << 20
 #: Bytes kept of the standard error of a spawned command.
 TAIL_BYTES = 64 * 1024
 #: Standard input is written in pieces of this size, so that a slow reader slows down the writer.
@@ -133,16 +135,17 @@ class Output(asyncio.Protocol):
             else:
                 await self._news.wait()
 
-    async def read_all(self) -> bytes:
-        """Raises CommandFailed past ``MOST_BYTES``."""
+    async def read_all(self, most_bytes: int) -> bytes:
+        """Raises CommandFailed past ``most_bytes``, or ``MOST_BYTES``."""
         self.unlimit()
+        most = min(most_bytes, MOST_BYTES)
         found: list[bytes] = []
         size = 0
         async for piece in self.pieces():
             found.append(piece)
             size += len(piece)
-            if size > MOST_BYTES:
-                raise CommandFailed(f"a command printed more than {MOST_BYTES >> 20} MiB")
+            if size > most:
+                raise CommandFailed(f"a command printed more than {most >> 20} MiB")
         return b"".join(found)
 
     async def end(self) -> None:
@@ -297,6 +300,7 @@ async def run_to_end(
     timeout_s: float | None,
     check: bool,
     place: str,
+    most_bytes: int | None = None,
 ) -> Completed:
     """Feed, drain and wait concurrently, within the time limit."""
     try:
@@ -316,7 +320,10 @@ async def run_to_end(
     try:
         async with asyncio.timeout(timeout_s):
             exit_code, stdout, stderr, _ = await asyncio.gather(
-                command.wait(), command.stdout.read_all(), command.stderr.read_all(), feed()
+                command.wait(),
+                command.stdout.read_all(MOST_PRINTED_BYTES if most_bytes is None else most_bytes),
+                command.stderr.read_all(MOST_WORDS_BYTES),
+                feed(),
             )
     except CommandFailed as error:
         await kill_quietly(command)

@@ -160,12 +160,21 @@ class ExecTarget(FilesByShell):
         timeout_s: float | None = 60.0,
         check: bool = True,
         repeatable: bool = False,
+        most_bytes: int | None = None,
     ) -> Completed:
         async def started() -> Command:
             return (await self._start(argv, env, start_timeout_s=timeout_s))[0]
 
         async with self._turns:
-            return await run_to_end(started(), argv, stdin, timeout_s=timeout_s, check=check, place=self.name)
+            return await run_to_end(
+                started(),
+                argv,
+                stdin,
+                timeout_s=timeout_s,
+                check=check,
+                place=self.name,
+                most_bytes=most_bytes,
+            )
 
     async def spawn(
         self,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from headrace.base.errors import ConnectionLost, DiskFull, TargetError
-from headrace.host.target.command import PIECE_BYTES, Command, kill_quietly
+from headrace.host.target.command import MOST_BYTES, MOST_WORDS_BYTES, PIECE_BYTES, Command, kill_quietly
 from headrace.host.target.interface import Completed
 
 NO_SUCH_FILE = 44
@@ -34,6 +34,7 @@ class FilesByShell(ABC):
         timeout_s: float | None = 60.0,
         check: bool = True,
         repeatable: bool = False,
+        most_bytes: int | None = None,
     ) -> Completed:
         """As ``Target.run``."""
 
@@ -47,7 +48,9 @@ class FilesByShell(ABC):
 
     async def read(self, path: str) -> bytes:
         script = f'[ -e "$0" ] || exit {NO_SUCH_FILE}; exec cat -- "$0"'
-        completed = await self.run(["sh", "-c", script, path], timeout_s=None, check=False, repeatable=True)
+        completed = await self.run(
+            ["sh", "-c", script, path], timeout_s=None, check=False, repeatable=True, most_bytes=MOST_BYTES
+        )
         self._check_read(completed.exit_code, completed.error_text, path)
         return completed.stdout
 
@@ -92,7 +95,7 @@ class FilesByShell(ABC):
             yield command.stdin
             command.stdin.close()
             exit_code = await command.wait()
-            words = (await command.stderr.read_all()).decode("utf-8", "replace")
+            words = (await command.stderr.read_all(MOST_WORDS_BYTES)).decode("utf-8", "replace")
         except ConnectionLost:
             command.let_go()
             raise
@@ -122,7 +125,7 @@ class FilesByShell(ABC):
                     async for piece in command.stdout.pieces():
                         await asyncio.to_thread(file.write, piece)
                 exit_code = await command.wait()
-                return exit_code, (await command.stderr.read_all()).decode("utf-8", "replace")
+                return exit_code, (await command.stderr.read_all(MOST_WORDS_BYTES)).decode("utf-8", "replace")
             except ConnectionLost:
                 command.let_go()
                 raise

@@ -50,12 +50,15 @@ class FixtureTarget:
         timeout_s: float | None = 60.0,
         check: bool = True,
         repeatable: bool = False,
+        most_bytes: int | None = None,
     ) -> Completed:
         """Only the agent's ``facts``; every other command raises Refused, without the command: it is ours."""
         if not Path(argv[0]).name.startswith("headrace-agent") or list(argv[1:2]) != ["facts"]:
             self._refuse("nothing can run there")
         reading = [*argv[:2], "--root", str(self._folder), *argv[2:]]
-        return await self._local.run(reading, stdin=stdin, env=env, timeout_s=timeout_s, check=check)
+        return await self._local.run(
+            reading, stdin=stdin, env=env, timeout_s=timeout_s, check=check, most_bytes=most_bytes
+        )
 
     async def spawn(
         self,

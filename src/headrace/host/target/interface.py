@@ -95,6 +95,7 @@ class Target(Protocol):
         timeout_s: float | None = 60.0,
         check: bool = True,
         repeatable: bool = False,
+        most_bytes: int | None = None,
     ) -> Completed:
         """Run to the end.
 
@@ -103,7 +104,8 @@ class Target(Protocol):
         missing program gives exit code 127, as in a shell. Past the time limit the command and its children are
         killed and CommandFailed is raised. They are also killed if the caller is cancelled. If the connection is
         lost meanwhile, the command is killed after reconnecting. A ``repeatable`` one is then run again; for any
-        other, ConnectionLost is raised immediately.
+        other, ConnectionLost is raised immediately. One that prints more than ``most_bytes`` [128 MiB] is
+        killed, and CommandFailed raised.
         """
 
     async def spawn(

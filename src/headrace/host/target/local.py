@@ -67,9 +67,18 @@ class LocalTarget:
         timeout_s: float | None = 60.0,
         check: bool = True,
         repeatable: bool = False,
+        most_bytes: int | None = None,
     ) -> Completed:
         starting = self._start(argv, env, Output(), Output(), detached=False)
-        return await run_to_end(starting, argv, stdin, timeout_s=timeout_s, check=check, place=self.name)
+        return await run_to_end(
+            starting,
+            argv,
+            stdin,
+            timeout_s=timeout_s,
+            check=check,
+            place=self.name,
+            most_bytes=most_bytes,
+        )
 
     async def spawn(
         self,

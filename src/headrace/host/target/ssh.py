@@ -282,9 +282,12 @@ class SshTarget(FilesByShell):
         timeout_s: float | None = 60.0,
         check: bool = True,
         repeatable: bool = False,
+        most_bytes: int | None = None,
     ) -> Completed:
         tries = self._again if repeatable else self._once
-        return await tries(lambda: self._run_once(argv, stdin, env, timeout_s=timeout_s, check=check))
+        return await tries(
+            lambda: self._run_once(argv, stdin, env, timeout_s=timeout_s, check=check, most_bytes=most_bytes)
+        )
 
     async def _run_once(
         self,
@@ -294,11 +297,20 @@ class SshTarget(FilesByShell):
         *,
         timeout_s: float | None,
         check: bool,
+        most_bytes: int | None = None,
     ) -> Completed:
         async def started() -> Command:
             return (await self._start(argv, env, start_timeout_s=timeout_s))[0]
 
-        return await run_to_end(started(), argv, stdin, timeout_s=timeout_s, check=check, place=self.name)
+        return await run_to_end(
+            started(),
+            argv,
+            stdin,
+            timeout_s=timeout_s,
+            check=check,
+            place=self.name,
+            most_bytes=most_bytes,
+        )
 
     async def spawn(
         self,
