@@ -233,6 +233,24 @@ class RunsCommands(ReadsFiles):
         assert not (place / "done").exists()
         assert await process.wait(20) == 0
 
+    async def test_what_nobody_will_read_is_not_kept(self, target: Target, place: Path) -> None:
+        script = f"head -c 5000000 /dev/zero; touch {place}/done; sleep 300"
+        process = await target.spawn(["sh", "-c", script])
+        process.ignore_output()
+        while not (place / "done").exists():  # noqa: ASYNC110 - another process makes it
+            await asyncio.sleep(0.01)
+        await process.signal("KILL")
+        await process.wait(20)
+        assert [line async for line in process.lines()] == []
+
+    async def test_more_than_a_caller_takes_is_not_kept(self, target: Target) -> None:
+        with pytest.raises(CommandFailed, match="printed more than 2 MiB"):
+            await target.run(["cat", "/dev/zero"], most_bytes=2 << 20)
+        assert (
+            len((await target.run(["head", "-c", "2097152", "/dev/zero"], most_bytes=2 << 20)).stdout)
+            == 2 << 20
+        )
+
     async def test_what_prints_for_ever_is_ended(
         self, target: Target, monkeypatch: pytest.MonkeyPatch
     ) -> None:

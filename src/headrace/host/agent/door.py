@@ -190,6 +190,7 @@ class Agent:
             except CommandFailed as error:
                 # A truncated line means that the agent died: its exit code is more informative than the line.
                 broken = error
+                process.ignore_output()
                 break
             yield row
         try:
@@ -281,6 +282,7 @@ class Agent:
 
 async def stop(process: Process) -> None:
     """Ask it to stop, then kill it; on a lost host it ends anyway."""
+    process.ignore_output()
     with contextlib.suppress(HeadraceError, OSError, TimeoutError):
         await process.signal("TERM")
         await process.wait(STOPPING_S)

@@ -17,7 +17,7 @@ BUFFER_BYTES = 1 << 20
 #: Limits on output, so that a runaway host cannot exhaust memory here: of a file, of a line, of what a command
 #: prints (which takes three times as much here), and of its standard error. No program of ours prints more.
 MOST_BYTES, MOST_LINE_BYTES = 512 << 20, 16 << 20
-MOST_PRINTED_BYTES, MOST_WORDS_BYTES = 128 << 20, 4 << 20
+MOST_PRINTED_BYTES, MOST_WORDS_BYTES = 128 << 20, 32 << 20
 #: Bytes kept of the standard error of a spawned command.
 TAIL_BYTES = 64 * 1024
 #: Standard input is written in pieces of this size, so that a slow reader slows down the writer.
@@ -81,6 +81,7 @@ class Output(asyncio.Protocol):
         self._transport: Any = None
         self._data = bytearray()
         self._tail = tail
+        self._is_ignored = False
         self._limit = BUFFER_BYTES
         self._paused = False
         self._error: Exception | None = None
@@ -91,6 +92,8 @@ class Output(asyncio.Protocol):
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
+        if self._is_ignored:
+            return
         self._data += data
         if self._tail is not None:
             del self._data[: -self._tail]
@@ -108,6 +111,12 @@ class Output(asyncio.Protocol):
     def unlimit(self) -> None:
         """Keep the output from now on, because a caller waits for the command's end and not for its output."""
         self._limit = MOST_BYTES
+        self._resume()
+
+    def ignore(self) -> None:
+        """Keep nothing of it any more: nobody will read it, and the command ends whatever it still prints."""
+        self._is_ignored = True
+        self._data.clear()
         self._resume()
 
     def _resume(self) -> None:
@@ -220,6 +229,10 @@ class Command:
                 rest = bytearray(each)
         if rest:
             yield rest.decode("utf-8", "replace")
+
+    def ignore_output(self) -> None:
+        if self.stdout:
+            self.stdout.ignore()
 
     async def wait(self, timeout_s: float | None = None) -> int:
         if self.stdout:

@@ -52,6 +52,9 @@ class Process(Protocol):
         reading cannot deadlock.
         """
 
+    def ignore_output(self) -> None:
+        """Drop what it prints from now on. Before ``wait`` where nobody reads on: it may print without end."""
+
     async def signal(self, name: str) -> None:
         """Send ``TERM``, ``INT``, ``KILL`` ... to the process group; does nothing if it has ended."""
 
