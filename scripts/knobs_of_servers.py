@@ -86,6 +86,10 @@ class Program:
         base = self.path.parent.parent
         self.argv = [*_as_mysql(), str(self.path), "--no-defaults"]
         self.argv += [f"--basedir={base}"] if self.kind != "mariadb-10.11" else []
+        # What the private server has loaded, too: without the plugin its options would seem to be none.
+        self.argv += [
+            f"--plugin-load-add={each.name}" for each in sorted(base.glob("lib/mysql/plugin/semisync_*.so"))
+        ]
 
     def help(self, *options: str) -> tuple[str, str] | None:
         """Standard output and error of ``--verbose --help``; None where it refuses the options."""

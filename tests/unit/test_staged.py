@@ -10,19 +10,24 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from headrace.base.errors import Busy, PlanError, Refused, StoreError
+from headrace.base.model import Facts
 from headrace.base.received import BadContent
 from headrace.fleet.host import Host
+from headrace.host.facts import HostFacts
 from headrace.host.target import TargetSpec
 from headrace.rollout import book as books
 from headrace.rollout import look, rules
 from headrace.rollout.book import Book
 from headrace.rollout.guards import Limits, Window, tripped
 from headrace.rollout.plan import HAS_IT, Plan, Role, Seen, make, seen_of
+from headrace.rollout.report.rollout import _method, sentence
+from headrace.rollout.service import RestartSite
 from headrace.rollout.watch import CountersReset, Follower, Restarted
 
 SETTINGS = {"server.innodb_io_capacity": "2000"}
@@ -302,6 +307,32 @@ def test_the_state_follows_from_the_log_cut_off_anywhere(book: Book) -> None:
         cut_off.note("paused", why="x")
         assert Book.open(book.plan.id).state == cut_off.state
         assert len(cut_off.events) == whole[:cut].count(b"\n") + 1
+
+
+def test_a_restored_host_with_other_values_than_before_is_not_said_to_be_as_before(book: Book) -> None:
+    """What starts the server was changed meanwhile: its restart with the old file brought a third value."""
+    site = SimpleNamespace(member=SimpleNamespace(now={"server.back_log": "80", "server.flush_time": "0"}))
+    facts = HostFacts(
+        Facts(
+            "",
+            {"server_settings": {"vendor": "mariadb", "variables": {"back_log": "130", "flush_time": "0"}}},
+        )
+    )
+    assert RestartSite._unlike_before(site, facts) == ["back_log = 130, and had 80 before"]  # type: ignore[arg-type]
+    book.note("aborting", why="aborted by me")
+    book.note("other", host="a0", why="it has back_log = 130")
+    assert book.state.host("a0") == "restored"
+    assert "not every host is restored yet" in sentence(book.state)
+    book.note("aborted")
+    assert sentence(book.state).endswith("every host is restored, but a0: it has back_log = 130")
+
+
+def test_a_plan_names_what_only_new_connections_get(book: Book) -> None:
+    plan = replace(book.plan, settings={"server.sort_buffer_size": "1M", "server.innodb_io_capacity": 300})
+    assert plan.of_sessions == ("server.sort_buffer_size",)
+    (said,) = [text for text in _method(plan) if "until they reconnect" in text]
+    assert said.startswith("server.sort_buffer_size: ")
+    assert not any("until they reconnect" in text for text in _method(book.plan))
 
 
 def test_a_line_that_is_damaged_in_the_middle_is_no_state(book: Book) -> None:

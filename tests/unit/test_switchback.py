@@ -20,6 +20,8 @@ from headrace.host.arrow import INTERVALS, LATENCY, SAMPLES, TrialData
 from headrace.knobs import catalogue as knobs
 from headrace.knobs import switching
 from headrace.knobs.catalogue import Cost
+from headrace.knobs.knob import PER_CONNECTION
+from headrace.knobs.servers import lists
 
 NS = 1_000_000_000
 
@@ -166,5 +168,23 @@ def test_what_can_be_switched() -> None:
 
 def test_variables_of_connections_are_dynamic_ones_of_the_catalogue() -> None:
     known = {k.name.removeprefix("server."): k for k in knobs.CATALOGUE.values()}
-    assert known.keys() >= switching.PER_CONNECTION
-    assert all(known[name].cost is Cost.DYNAMIC for name in switching.PER_CONNECTION)
+    assert known.keys() >= PER_CONNECTION
+    assert all(known[name].cost is Cost.DYNAMIC for name in PER_CONNECTION)
+
+
+def test_what_a_connection_copies_is_what_the_vendors_servers_say() -> None:
+    def is_of_sessions(name: str, vendor: Vendor, version: str) -> bool:
+        return knobs.find(f"server.{name}").is_of_sessions(vendor, version)
+
+    for own in lists():
+        for name, each in own.variables.items():
+            if each.is_variable and each.is_of_sessions:
+                # Another series has no list: it is taken to be as those that have one.
+                assert is_of_sessions(name, own.vendor, own.version), name
+                assert is_of_sessions(name, own.vendor, "1.2.3"), name
+    assert not is_of_sessions("slow_query_log", Vendor.MYSQL, "8.0.31")
+    assert is_of_sessions("slow_query_log", Vendor.MARIADB, "10.6.12")
+    assert not is_of_sessions("innodb_io_capacity", Vendor.MARIADB, "10.6.12")
+    # Variables without a record, too: turns would compare nothing.
+    for name in ("server.sql_mode", "server.optimizer_prune_level", "server.query_prealloc_size"):
+        assert switching.why_not(knobs.find(name), Vendor.MARIADB) == "only new connections have it"

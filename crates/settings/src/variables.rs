@@ -354,9 +354,10 @@ fn shown(value: Option<&str>) -> String {
     value.map_or("NULL".to_owned(), |text| format!("{text:?}"))
 }
 
+/// A component's variable begins with the component's name: `validate_password.length`.
 fn checked_name(name: &str) -> anyhow::Result<&str> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
+    let plain = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    if name.len() > 64 || name.split('.').count() > 2 || !name.split('.').all(plain) {
         return Err(AgentError::Input(format!("{name:?} is no name of a variable")).into());
     }
     Ok(name)
@@ -482,8 +483,9 @@ mod tests {
         assert_eq!(literal("x", "18446744073709551616").unwrap(), "'18446744073709551616'");
         assert_eq!(literal("x", "a\\' OR 1\n\0").unwrap(), "'a\\\\'' OR 1\n\\0'");
         assert!(literal("x", &"a".repeat(1 << 20)).is_err());
-        for bad in ["", "a b", "a.b", "a`", "a;b"] {
+        for bad in ["", "a b", "a`", "a;b", ".a", "a.", "a.b.c"] {
             assert!(checked_name(bad).is_err(), "{bad:?}");
         }
+        assert!(checked_name("validate_password.length").is_ok());
     }
 }

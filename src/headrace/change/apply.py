@@ -10,9 +10,10 @@ Nothing here writes to a host but through the agent's journal.
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -24,16 +25,21 @@ from headrace.host.agent import Agent, Journal
 from headrace.host.agent.journal import Applied
 from headrace.host.facts import HostFacts
 from headrace.knobs import catalogue as knobs
+from headrace.knobs import servers
 from headrace.knobs.catalogue import Cost, Durability, Instance, Kind, Knob
 from headrace.knobs.change import in_words, refuse_managed, text_of
 from headrace.knobs.instance import managed
 from headrace.knobs.losses import loss_of
+from headrace.knobs.server import unlisted
 
 Settings = Mapping[str, Value]
 #: What a finding's remedy sets; None where there is no such finding.
 Remedies = Callable[[str], Settings | None]
 
 OWNER = "apply"
+#: What a connection copied when it was made.
+KEPT = "connections that exist keep {} until they reconnect"
+_READ_ONLY = r"\(server error 1238\b"
 AFTER = {
     Cost.RESTART: "holds after the next restart of the server",
     Cost.REBOOT: "holds after the next boot",
@@ -185,6 +191,7 @@ def _target_of(name: str, value: Value, facts: HostFacts) -> tuple[Knob, Instanc
     knob = knobs.find(base)
     if name.startswith("workload."):
         raise PlanError("an option of a workload, not a setting of a host", place=name)
+    knob = _as_there(knob, facts)
     knob.check(value)
     if base == "volume.mount_options":
         if not instance_name:
@@ -197,6 +204,16 @@ def _target_of(name: str, value: Value, facts: HostFacts) -> tuple[Knob, Instanc
     if not knob.location:
         raise Refused("cannot be changed on a live host", place=name, hint="prove it with headrace run")
     return knob, knobs.resolve(knob, instance_name, facts)
+
+
+def _as_there(knob: Knob, facts: HostFacts) -> Knob:
+    """Plugins and components bring variables that are in no list of the server; a record is then of another's."""
+    vendor, version = facts.vendor, facts.server_version or ""
+    if vendor is None or not knob.name.startswith("server.") or knob.applies(vendor, version):
+        return knob
+    name, own = knob.name.removeprefix("server."), servers.of(vendor, version)
+    is_brought = own is not None and own.is_of(version) and facts.variable(name) is not None
+    return unlisted(name) if is_brought else knob
 
 
 def _must_be_allowed(
@@ -252,12 +269,24 @@ def _must_fit_server(name: str, knob: Knob, value: Value, facts: HostFacts) -> N
             if facts.server_silence
             else "name it: --mysql-socket or --mysql-host",
         )
-    if not knob.applies(vendor, version):
-        raise PlanError(f"{vendor} {version} has no such variable", place=name, hint=knob.formerly or None)
-    knob.check_on(vendor, version, value)
     variable = knob.variable_on(vendor, version)
-    if variable != "allocator" and facts.variable(variable) is None:
-        raise PlanError(f"this {vendor} {version} has no such variable", place=name)
+    is_there = variable == "allocator" or facts.variable(variable) is not None
+    if not knob.applies(vendor, version) and (not is_there or knob.durability is not Durability.UNKNOWN):
+        hint = knob.formerly or _which_brings(knob, facts)
+        raise PlanError(f"{vendor} {version} has no such variable", place=name, hint=hint)
+    knob.check_on(vendor, version, value)
+    if not is_there:
+        hint = _which_brings(knob, facts)
+        raise PlanError(f"this {vendor} {version} has no such variable", place=name, hint=hint)
+
+
+def _which_brings(knob: Knob, facts: HostFacts) -> str | None:
+    """What to do about a variable that the server does not have: whoever spelled it right lacks its plugin."""
+    if knob.durability is not Durability.UNKNOWN and not knob.listed_on(
+        facts.vendor, facts.server_version or ""
+    ):
+        return None
+    return "if a plugin or a component brings it: load that first, then run this again"
 
 
 async def _step(
@@ -280,19 +309,17 @@ async def _step(
         text = text_of(knob.on(vendor, version), value)
         before = (facts.server_allocator if variable == "allocator" else facts.variable(variable)) or ""
         cost = knob.cost_on(vendor, version, before, value)
-        is_listed = knob.listed_on(vendor, version) is not None
+        listed = knob.listed_on(vendor, version)
+        is_listed = listed is not None and listed.is_variable
         is_live = cost is Cost.DYNAMIC or (knob.durability is Durability.UNKNOWN and not is_listed)
         if is_live:
-            return Step(name, knob, None, text, before, ({"variable": variable, "value": text},))
+            changes = ({"variable": variable, "value": text},)
+            is_kept = knob.is_of_sessions(vendor, version) and text != before
+            return Step(name, knob, None, text, before, changes, KEPT.format(before) if is_kept else "")
         if cost is Cost.REBUILD:
             raise Refused("decided when the data directory is made", place=name)
         if not persisted:
-            refused = NeedsRestart if cost is Cost.RESTART else Refused
-            raise refused(
-                f"takes a {cost}, which headrace does not do to a live server",
-                place=name,
-                hint="--persist saves it, and it takes effect after the next one",
-            )
+            raise _needs_restart(name, cost)
         return Step(name, knob, None, text, before, (), AFTER[cost])
     befores = []
     for path in instance.paths:
@@ -361,9 +388,8 @@ async def carry_out(
     rollout_id = rollout_id or new_id()
     journal = journal_of(agent, rollout_id, state)
     keep = confirm_within_s is None
-    applied = iter(
-        await journal.change(plan.changes, login=login, confirm_within_s=confirm_within_s, keep=keep)
-    )
+    plan, done = await _changed(journal, plan, login, confirm_within_s)
+    applied = iter(done)
     results = []
     for step in plan.steps:
         rows = [next(applied) for _ in step.changes]
@@ -374,6 +400,43 @@ async def carry_out(
     # Where everything held already there is nothing to confirm.
     keep = keep or all(e["owner"] != journal.owner for e in await journal.entries())
     return Rollout(rollout_id, tuple(results), tuple(plan.files), keep)
+
+
+async def _changed(
+    journal: Journal, plan: Plan, login: ServerLogin | None, confirm_within_s: float | None
+) -> tuple[Plan, list[Applied]]:
+    """Make all changes of the plan; the plan as it was carried out.
+
+    Of a plugin's variable no list says whether it takes a restart: the server does, before anything is changed.
+    """
+    while True:
+        try:
+            return plan, await journal.change(
+                plan.changes, login=login, confirm_within_s=confirm_within_s, keep=confirm_within_s is None
+            )
+        except Refused as error:
+            late = next((step for step in plan.steps if _is_read_only(step, error.message)), None)
+            if late is None:
+                raise
+            if not plan.files:
+                raise _needs_restart(late.name, Cost.RESTART) from error
+            waiting = replace(late, changes=(), note=AFTER[Cost.RESTART])
+            plan = replace(plan, steps=tuple(waiting if each is late else each for each in plan.steps))
+
+
+def _is_read_only(step: Step, said: str) -> bool:
+    variable = str(step.changes[0].get("variable", "")) if step.changes else ""
+    is_unknown = bool(variable) and step.knob.durability is Durability.UNKNOWN
+    return is_unknown and re.search(rf"\b{re.escape(variable)}\b.*{_READ_ONLY}", said, re.DOTALL) is not None
+
+
+def _needs_restart(name: str, cost: Cost) -> Refused:
+    refused = NeedsRestart if cost is Cost.RESTART else Refused
+    return refused(
+        f"takes a {cost}, which headrace does not do to a live server",
+        place=name,
+        hint="--persist saves it, and it takes effect after the next one",
+    )
 
 
 async def write_ahead(

@@ -38,7 +38,6 @@ from headrace.host.snapshot import of_trial
 from headrace.hunt.rules import Evidence, Finding, Judgement, all_rules, judge
 from headrace.hunt.rules.rule import Confidence, Remedy, Severity
 from headrace.knobs import catalogue as knobs
-from headrace.knobs import switching
 from headrace.knobs.catalogue import Cost
 from headrace.knobs.change import changes
 from headrace.knobs.losses import loss_of
@@ -317,11 +316,7 @@ async def cautions_of(
 ) -> list[str]:
     """What turns on a live server cannot show: existing connections keep the old value of some variables."""
     vendor, version = facts.vendor, facts.server_version or ""
-    kept = [
-        name
-        for name in settings
-        if switching.is_of_sessions(knobs.find(name.partition("@")[0]), vendor, version)
-    ]
+    kept = [name for name in settings if knobs.find(name.partition("@")[0]).is_of_sessions(vendor, version)]
     if not kept:
         return []
     words = ["sample", "--duration", "0s", "--samplers", "mysql_status", *login.argv]

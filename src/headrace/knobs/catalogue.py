@@ -47,7 +47,8 @@ def find(name: str) -> Knob:
         return _workload_option(name)
     # Both namespaces are open, so only obvious slips are refused.
     slip = next((known for known in CATALOGUE if _is_slip(name, known)), None)
-    if not slip and area == "server" and re.fullmatch(r"[a-z][a-z0-9_]*", rest):
+    # A component's variables begin with its name: validate_password.length.
+    if not slip and area == "server" and re.fullmatch(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)?", rest):
         return server.unlisted(rest)
     if not slip and area == "host" and re.fullmatch(r"[a-z]+(\.[A-Za-z0-9_-]+)+", rest):
         return host.unlisted(rest)

@@ -31,6 +31,9 @@ MOST_MEMORY_BYTES = 64 * 1024**4
 
 ALLOCATOR = "server.allocator"
 
+#: A connection copies these, too, and MySQL 8.0 lets no session set them, by which the lists know the others.
+PER_CONNECTION = frozenset({"max_allowed_packet", "max_user_connections", "net_buffer_length"})
+
 #: From here on the size of a limit means that there is none: servers write the largest number of their type.
 NO_LIMIT_BYTES = 1024**6
 
@@ -141,10 +144,23 @@ class Knob:
             return None
         return servers.listed(vendor, version, self.variable_on(vendor, version))
 
+    def is_of_sessions(self, vendor: Vendor | None, version: str) -> bool:
+        """Whether a connection copies it when it is made, so that existing ones keep the old value.
+
+        Of a server without a list it is taken to be so if one of the vendor's servers says so.
+        """
+        if not self.name.startswith("server."):
+            return False
+        variable = self.variable_on(vendor, version)
+        own = servers.of(vendor, version)
+        found = (own.variables.get(variable),) if own else servers.in_any(variable, vendor)
+        return variable in PER_CONNECTION or any(each is not None and each.is_of_sessions for each in found)
+
     def on(self, vendor: Vendor | None, version: str) -> Knob:
         """The record as this server has it: its range and its names. The same record if there is no list of it."""
         own = self.listed_on(vendor, version)
-        if own is None:
+        if own is None or not own.is_variable:
+            # Without the variable, such as that of a plugin that was not loaded, an option has no known range.
             return self
         kind = {"number": Kind.NUMBER, "switch": Kind.SWITCH, "choice": Kind.CHOICE}.get(own.kind, Kind.TEXT)
         if own.kind == "integer":  # which numbers are bytes only people know
@@ -166,7 +182,7 @@ class Knob:
         restart = self.cost if self.cost is not Cost.DYNAMIC else Cost.RESTART
         if frozen and any(re.fullmatch(frozen, text) for text in plain):
             return restart
-        if own := self.listed_on(vendor, version):
+        if (own := self.listed_on(vendor, version)) and own.is_variable:
             return Cost.DYNAMIC if own.is_dynamic else restart
         versions = self.dynamic_in.get(vendor) if vendor else None
         return Cost.DYNAMIC if versions and version in versions else self.cost

@@ -6,60 +6,6 @@ from headrace.base.model import Vendor
 from headrace.knobs.knob import Cost, Knob
 from headrace.knobs.servers import lists
 
-#: A connection copies these from the server when it is made: a change reaches none that exists.
-PER_CONNECTION = frozenset(
-    {
-        "binlog_format",
-        "binlog_row_image",
-        "binlog_transaction_compression",
-        "bulk_insert_buffer_size",
-        "eq_range_index_dive_limit",
-        "group_concat_max_len",
-        "information_schema_stats_expiry",
-        "innodb_ddl_buffer_size",
-        "innodb_ddl_threads",
-        "innodb_lock_wait_timeout",
-        "innodb_parallel_read_threads",
-        "innodb_strict_mode",
-        "interactive_timeout",
-        "internal_tmp_mem_storage_engine",
-        "join_buffer_size",
-        "join_buffer_space_limit",
-        "join_cache_level",
-        "lock_wait_timeout",
-        "log_queries_not_using_indexes",
-        "log_slow_rate_limit",
-        "log_slow_verbosity",
-        "long_query_time",
-        "max_allowed_packet",
-        "max_execution_time",
-        "max_heap_table_size",
-        "max_sort_length",
-        "max_statement_time",
-        "max_user_connections",
-        "min_examined_row_limit",
-        "mrr_buffer_size",
-        "myisam_sort_buffer_size",
-        "net_buffer_length",
-        "net_read_timeout",
-        "net_write_timeout",
-        "optimizer_search_depth",
-        "optimizer_switch",
-        "optimizer_use_condition_selectivity",
-        "query_cache_type",
-        "range_optimizer_max_mem_size",
-        "read_buffer_size",
-        "read_rnd_buffer_size",
-        "slow_query_log",
-        "sort_buffer_size",
-        "tmp_disk_table_size",
-        "tmp_table_size",
-        "transaction_isolation",
-        "use_stat_tables",
-        "wait_timeout",
-    }
-)
-
 #: Settings of the network that the kernel reads while packets flow; of the others, most are a socket's from its
 #: beginning.
 _FLOWING = frozenset(
@@ -89,14 +35,6 @@ _OF_MEMORY = frozenset(
 )
 
 
-def is_of_sessions(knob: Knob, vendor: Vendor | None, version: str) -> bool:
-    """Whether a connection copies it when it is made, so that existing ones keep the old value."""
-    if not knob.name.startswith("server."):
-        return False
-    own = knob.listed_on(vendor, version)
-    return knob.name.removeprefix("server.") in PER_CONNECTION or bool(own and own.is_of_sessions)
-
-
 def _cheapest(knob: Knob, vendor: Vendor) -> Cost:
     """The cost on the server of this vendor that takes the change best."""
     is_dynamic = vendor in knob.dynamic_in or any(
@@ -110,7 +48,7 @@ def why_not(knob: Knob, vendor: Vendor, version: str = "") -> str | None:
 
     Without a version, any that takes the change will do.
     """
-    area, _, variable = knob.name.partition(".")
+    area = knob.name.partition(".")[0]
     if knob.never:
         return knob.never
     if area in ("machine", "workload"):
@@ -119,7 +57,7 @@ def why_not(knob: Knob, vendor: Vendor, version: str = "") -> str | None:
     if cost is not Cost.DYNAMIC:
         return str(cost)
     if area == "server":
-        return "only new connections have it" if variable in PER_CONNECTION else None
+        return "only new connections have it" if knob.is_of_sessions(vendor, version) else None
     if not knob.location:
         return "no file of a running host"
     if knob.name.startswith("host.net.") and knob.name not in _FLOWING:

@@ -62,6 +62,8 @@ class State:
     aside: dict[str, str] = field(default_factory=dict)
     #: Hosts that a person gave up, and why: what they have is not known any more.
     gone: dict[str, str] = field(default_factory=dict)
+    #: Hosts that are restored and have other values than when the plan was made, and which: not by our doing.
+    other: dict[str, str] = field(default_factory=dict)
     #: Hosts without queries to compare, until the rollout is started again: they are changed after the verdict.
     idle: dict[str, str] = field(default_factory=dict)
     #: Stages that judge nothing because their hosts were idle, and serve now.
@@ -95,7 +97,9 @@ class State:
             return "changing"
         if name in self.kept:
             return "changed"
-        return "aside" if name in self.aside else "as before"
+        if name in self.aside:
+            return "aside"
+        return "restored" if name in self.other else "as before"
 
     def take(self, event: dict[str, Any]) -> None:
         """Go on by one line of the log. Raises KeyError for one that this version does not know."""
@@ -176,6 +180,9 @@ class State:
         self.open.pop(name, None)
         self.kept.pop(name, None)
         self.out.discard(name)
+
+    def _take_other(self, event: dict[str, Any]) -> None:
+        self.other[event["host"]] = event["why"]
 
     def _take_idle(self, event: dict[str, Any]) -> None:
         self.idle[event["host"]] = event["why"]

@@ -252,6 +252,8 @@ class Carrier:
         }
         idle = [name for name in stage.hosts if name in self.book.state.idle]
         reason = f"{judged.reason}; idle, only watched: {', '.join(idle)}" if idle else judged.reason
+        if self.plan.of_sessions and not self.plan.restart and judged.outcome is not Outcome.FAIL:
+            reason = f"{reason}; of new connections only: {', '.join(self.plan.of_sessions)}"
         self.tell(f"stage {stage.name}: {judged.outcome}: {reason}")
         self.book.note(
             "verdict",

@@ -16,6 +16,7 @@ from headrace.fleet.host import FAN_OUT, FAN_OUT_JUMP, Host
 from headrace.fleet.topology import links
 from headrace.host.ranges import expand
 from headrace.host.target import TargetSpec
+from headrace.knobs import catalogue as knobs
 from headrace.rollout.judge import Question
 from headrace.rollout.rules import RestartRule, Rules, StageRule
 from headrace.rollout.standing import cluster_size
@@ -168,6 +169,13 @@ class Plan:
     def id(self) -> str:
         text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:ID_LENGTH]
+
+    @property
+    def of_sessions(self) -> tuple[str, ...]:
+        """The settings that a connection copies when it is made, on one server or another."""
+        return tuple(
+            name for name in self.settings if knobs.find(name.partition("@")[0]).is_of_sessions(None, "")
+        )
 
     def question(self) -> Question:
         """Of each judged stage; the stages share the alpha of false rollbacks."""

@@ -302,6 +302,9 @@ class RestartSite(Site):
             facts = await self._restart("")
             still = self._still_new(facts)
             if not still:
+                if other := self._unlike_before(facts):
+                    why = f"it has {'; '.join(other)}: something else sets it"
+                    self.book.note("other", host=self.member.name, why=why)
                 return
         raise TargetError(
             f"restarted with the old option file, but the server still has {', '.join(still)}: something else "
@@ -321,6 +324,17 @@ class RestartSite(Site):
             if means_the_same(variable, value, text_of(knob, wanted), facts.variables):
                 still.append(f"{variable} = {value}")
         return still
+
+    def _unlike_before(self, facts: HostFacts) -> list[str]:
+        """The settings that have neither their new value nor the one that they had: a file, what starts the server
+        or the limits that it gets were changed since the plan was made.
+        """
+        found = []
+        for name, before in self.member.now.items():
+            variable, value = name.removeprefix("server."), _told(facts, name)
+            if value is not None and before and not means_the_same(variable, value, before, facts.variables):
+                found.append(f"{variable} = {value}, and had {before} before")
+        return found
 
     def _must_differ(self, facts: HostFacts) -> None:
         """Raises Moved if none of the values is another one."""

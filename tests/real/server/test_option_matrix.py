@@ -318,6 +318,36 @@ def test_a_redo_log_too_small_for_the_threads_is_never_promised(lab: tuple[str, 
     assert differences(place, asked, applied(place, asked)) == {}
 
 
+def test_what_a_plugin_brings_is_promised_as_far_as_the_binary_knows_it(lab: tuple[str, OptionLab]) -> None:
+    kind, place = lab
+    if kind.startswith("mysql"):
+        pytest.skip("the packages of MySQL 8.0 here have no such plugin")
+    fresh(place)
+    place.write(
+        "conf.d/50-site.cnf", "[mysqld]\nplugin_load_add = sql_errlog\nplugin_load_add = server_audit\n"
+    )
+    place.restart()
+    # The second and the last are read-only, which no list says: the server does.
+    asked = {"sql_error_log_rate": "3", "sql_error_log_rotations": "5", "server_audit_logging": "ON"}
+    beyond = {"server_audit_file_rotations": "2000"}
+    done = applied(place, asked | beyond)
+    assert {knob for knob, each in done.items() if "promised" in each} == set(asked), done
+    assert "the next start makes it 999" in done["server_audit_file_rotations"]["refused"]
+    assert differences(place, asked, done) == {}
+
+    place.server.sql("INSTALL SONAME 'query_response_time'")
+    own = {"query_response_time_stats": "ON"}
+    done = applied(place, own | {"max_connections": "99"})
+    # Its table of plugins is open there, which is no reason for the server not to start.
+    assert "promised" in done["max_connections"]
+    assert done["query_response_time_stats"]["kind"] == "NotReady"
+    assert "table of plugins open" in done["query_response_time_stats"]["refused"]
+    place.server.sql("FLUSH TABLES mysql.plugin")
+    done = applied(place, own)
+    assert "promised" in done["query_response_time_stats"]
+    assert differences(place, own, done) == {}
+
+
 def test_a_server_that_would_start_and_not_answer_is_never_promised(lab: tuple[str, OptionLab]) -> None:
     """Each is a value that the server takes, and with which no session groups, sorts or joins any more."""
     kind, place = lab

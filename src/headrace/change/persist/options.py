@@ -20,6 +20,7 @@ from headrace.change.persist.starts import at_its_limits, must_start
 from headrace.change.persist.units import next_options
 from headrace.host.agent import Agent
 from headrace.host.facts import HostFacts
+from headrace.knobs import servers
 from headrace.knobs.knob import size_bytes
 from headrace.knobs.values import ALIASES, means_the_same, plain_value
 from headrace.lab.server.next_start import Answer, NextStart, next_start
@@ -48,6 +49,8 @@ OPTION_OF = {
     "time_zone": "default_time_zone",
     "character_set_client": "default_character_set",
 }
+_OPEN_TABLE = "the server has its table of plugins open, so its binary cannot say which options they have"
+_FLUSH = "run `FLUSH TABLES mysql.plugin` on the server, then this again"
 _OFF = frozenset({"off", "0", "false"})
 _SWITCH = frozenset({"on", "1", "true", *_OFF})
 #: Names of files that may be relative, without which a server does not start or a replica does not.
@@ -79,6 +82,8 @@ async def option_file(
             hint="--target the host that it runs on, or set it there by hand",
         )
     start = await next_start(agent, pid, vendor, facts.server_version or "")
+    if start.now.problems and start.now.lacks_plugins:
+        raise NotReady(_OPEN_TABLE, place=first, hint=_FLUSH)
     if start.now.problems:
         raise Refused(
             f"the server would not even start with the options that it has: {start.now.problems[0]}",
@@ -218,6 +223,7 @@ def _line(start: NextStart, name: str, value: str, facts: HostFacts) -> Line:
         if variable.startswith("skip_") and variable.removeprefix("skip_") in start.options:
             option, inverted = variable.removeprefix("skip_"), True
         if option not in start.options:
+            _must_be_listed(start, name, variable, value, facts)
             raise Refused(
                 f"{variable} is a variable, but no option: a server with it in a file does not start",
                 place=name,
@@ -232,6 +238,23 @@ def _line(start: NextStart, name: str, value: str, facts: HostFacts) -> Line:
         text = f"skip_{option}" if word in _OFF else option
         return Line(name, variable, option, text, "OFF" if word in _OFF else "ON")
     return Line(name, variable, option, f"{option} = {quoted(value)}", value)
+
+
+def _must_be_listed(start: NextStart, name: str, variable: str, value: str, facts: HostFacts) -> None:
+    """Raises NotReady for a variable of a plugin: whether its option is missing only because the plugin is, nobody
+    but a start can say."""
+    listed = servers.listed(facts.vendor, facts.server_version or "", variable)
+    if listed is not None and not listed.option:
+        return
+    if start.now.lacks_plugins:
+        raise NotReady(_OPEN_TABLE, place=name, hint=_FLUSH)
+    raise NotReady(
+        f"the server's binary knows no option {variable} with the files that it has: what a plugin or component "
+        "brings that no option file loads, only a start shows",
+        place=name,
+        hint="load the plugin in an option file (plugin_load_add) and restart the server; or write "
+        f"`loose_{variable} = {value}` there by hand: with loose_ the server starts in any case",
+    )
 
 
 def _is_name(start: NextStart, option: str) -> bool:

@@ -35,6 +35,8 @@ _PIPE = "--defaults-file=/proc/self/fd/0"
 #: The pipe is made here, because the server's user may not open one of ours.
 _ASK = 'cd /; [ "$0" ] && { ulimit -Sn "$0"; ulimit -Hn "$1"; } 2>/dev/null; shift; cat | "$@"'
 _TIMEOUT_S = 60.0
+_PLUGINS = "mysql.plugin table"
+_NO_PROBLEM = re.compile(r"error-message file|\bmysql[./]plugin\b")
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,12 @@ class Answer:
     values: Mapping[str, str]
     problems: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
+
+    @property
+    def lacks_plugins(self) -> bool:
+        """Whether options of installed plugins are missing: those of INSTALL SONAME are in a table, which the
+        binary finds open in the running server from that statement until the table is flushed."""
+        return any(_PLUGINS in remark for remark in self.remarks)
 
 
 @dataclass(frozen=True)
@@ -155,9 +163,11 @@ async def _asked(
 
 
 def _errors(listing: str) -> list[str]:
-    """Why it would not start. A share of messages that is missing is not of the options."""
+    """Why it would not start. A share of messages that is missing is not of the options, nor is the table of
+    plugins, which MariaDB cannot read where the running server has it open.
+    """
     found = re.findall(r"\[ERROR\](?: \[MY-\d+\] \[\w+\])? *(.*)$", listing, re.MULTILINE)
-    return [line for line in dict.fromkeys(found) if line != "Aborting" and "error-message file" not in line]
+    return [line for line in dict.fromkeys(found) if line != "Aborting" and not _NO_PROBLEM.search(line)]
 
 
 def _kept(arguments: Sequence[str]) -> list[str]:

@@ -59,6 +59,11 @@ def plan_parts(plan: Plan) -> Iterator[Part]:
 
 def _method(plan: Plan) -> Iterator[str]:
     yield from _method_of_restarts(plan, plan.restart) if plan.restart else _method_of_pairs(plan)
+    if plan.of_sessions and not plan.restart:
+        yield (
+            f"{', '.join(plan.of_sessions)}: connections that exist keep the old value until they reconnect, so "
+            "only new ones are judged. With pools that never reconnect the verdict says nothing."
+        )
     asked = [stage.name for stage in plan.stages if stage.needs_approval]
     if asked:
         yield f"Needs an approval: {', '.join(asked)}."
@@ -186,7 +191,7 @@ def status_parts(book: Book) -> Iterator[Part]:
             name,
             state.host(name),
             state.kept.get(name, ""),
-            state.why_left(name) or state.idle.get(name, ""),
+            state.why_left(name) or state.other.get(name, "") or state.idle.get(name, ""),
         ]
         for name in book.plan.members
     ]
@@ -235,13 +240,20 @@ def sentence(state: State) -> str:
     if state.is_finished and not state.aborting:
         return "finished: every host of the plan keeps the change"
     if state.aborting:
-        done = (
-            "every host is as before" if state.is_aborted else "not every host is restored yet: abort again"
-        )
-        return f"taken back ({state.aborting}); {done}"
+        return f"taken back ({state.aborting}); {_restored(state)}"
     if state.paused:
         return f"waits: {state.paused}"
     return "running, or was killed: `headrace rollout go` continues" if state.is_started else "not started"
+
+
+def _restored(state: State) -> str:
+    if not state.is_aborted:
+        return "not every host is restored yet: abort again"
+    if state.other:
+        return (
+            f"every host is restored, but {'; '.join(f'{name}: {why}' for name, why in state.other.items())}"
+        )
+    return "every host is as before"
 
 
 def to_json(book: Book) -> dict[str, Any]:
