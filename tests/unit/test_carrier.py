@@ -23,11 +23,11 @@ from headrace.rollout.command import rollout_app
 from headrace.rollout.guards import Window
 from headrace.rollout.hands import Site, TrippedLimit
 from headrace.rollout.judge import Outcome
-from headrace.rollout.plan import Member, Seen, make
+from headrace.rollout.plan import Member, Role, Seen, make
 from headrace.rollout.report import rollout as report
 from headrace.rollout.watch import Follower
 from tests.rollout_world import REPLICAS, Modelled, World, abort, give_up, go, modelled, stages
-from tests.unit.test_staged import SETTINGS, status, topology
+from tests.unit.test_staged import SETTINGS, seen, status, topology
 from tests.unit.test_staged_restart import RESTART, equal, plan_of
 
 
@@ -511,6 +511,54 @@ def test_an_approval_that_expires_in_the_blocks_before_a_restart_is_none(
         asyncio.run(pairs.PairCarrier(book).go())
     assert "by ann has expired" in book.state.paused
     assert "applying" not in {event["kind"] for event in book.events}
+
+
+def test_a_host_that_was_idle_when_planned_and_serves_now_is_not_restarted_unjudged(
+    world: World, tmp_path: Path
+) -> None:
+    idle = replace(seen("ar0", Role.REPLICA, "a", per_s=1.0), kind="k", restarts=True)
+    text = RESTART + '[[stage]]\nname = "idle"\ntake = "idle"\n[[stage]]\nname = "all"\ntake = "replicas"\n'
+    world.plan = plan_of(tmp_path, [idle, *equal(*topology("a", 2))], text)
+    book = Book.make(world.plan)
+    with book.hold():
+        asyncio.run(pairs.PairCarrier(book).go())
+    assert "ar0 serves" in book.state.paused
+    assert "applying" not in {event["kind"] for event in book.events}
+
+
+def test_no_server_is_restarted_for_blocks_that_cannot_be_compared(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many queries, none of which is seen at work once a sample, on the partner only."""
+    world.plan = plan_of(tmp_path, equal(*topology("a", 2)))
+    (changed, partner), *_ = world.plan.stages[0].pairs
+    watch = Modelled.watch
+
+    async def unseen(self: Modelled, *words: Any, **more: Any) -> Window:
+        window = await watch(self, *words, **more)
+        return replace(window, busy_s=0.0) if self.member.name == partner else window
+
+    monkeypatch.setattr(Modelled, "watch", unseen)
+    book = Book.make(world.plan)
+    with book.hold():
+        asyncio.run(pairs.PairCarrier(book).go())
+    assert "only 0 of 48 blocks before the restart had data" in book.state.aside[changed]
+    assert f"{partner}: none of" in book.state.aside[changed]
+    assert "applying" not in {event["kind"] for event in book.events}
+
+
+def test_blocks_after_a_restart_that_do_not_count_say_why(world: World, tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, equal(*topology("a", 2)))
+    stage = plan.stages[0]
+    (changed, partner) = stage.pairs[0]
+    book = Book.make(plan)
+    for is_after, queries in ((False, 6000.0), (True, 6000.0), (True, 7.0)):
+        did = vars(Window(60.0, queries, 60.0))
+        known = {"stage": stage.name, "host": changed, "partner": partner, "is_after": is_after}
+        book.note("moment", **known, changed=vars(Window(60.0, 6000.0, 60.0)), partner_did=did)
+    assert f"1 of 2 blocks do not count: {partner}: 7 queries" in book.judged(stage).reason
+    book.note("discarded", host=changed)
+    assert "do not count" not in book.judged(stage).reason
 
 
 def freezes_in_the_first_block(monkeypatch: pytest.MonkeyPatch) -> None:

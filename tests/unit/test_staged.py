@@ -25,6 +25,7 @@ from headrace.rollout import book as books
 from headrace.rollout import look, rules
 from headrace.rollout.book import Book
 from headrace.rollout.guards import Limits, Window, tripped
+from headrace.rollout.hands import Moved, Site
 from headrace.rollout.plan import HAS_IT, Plan, Role, Seen, make, seen_of
 from headrace.rollout.report.rollout import _method, sentence
 from headrace.rollout.service import RestartSite
@@ -325,6 +326,19 @@ def test_a_restored_host_with_other_values_than_before_is_not_said_to_be_as_befo
     assert "not every host is restored yet" in sentence(book.state)
     book.note("aborted")
     assert sentence(book.state).endswith("every host is restored, but a0: it has back_log = 130")
+
+
+def test_a_value_that_somebody_has_changed_since_the_plan_is_not_overruled() -> None:
+    site = SimpleNamespace(member=SimpleNamespace(name="a", now={"server.innodb_io_capacity": "200"}))
+
+    def facts(value: str) -> Facts:
+        return Facts(
+            "", {"server_settings": {"vendor": "mariadb", "variables": {"innodb_io_capacity": value}}}
+        )
+
+    Site.values_must_fit(site, facts("200"))  # type: ignore[arg-type]
+    with pytest.raises(Moved, match="somebody has changed innodb_io_capacity: it is 333, and was 200"):
+        Site.values_must_fit(site, facts("333"))  # type: ignore[arg-type]
 
 
 def test_a_plan_names_what_only_new_connections_get(book: Book) -> None:

@@ -6,6 +6,7 @@ Every change is journaled before it is made; the context managers undo changes i
 
 from __future__ import annotations
 
+import re
 import asyncio
 import contextlib
 import json
@@ -226,6 +227,10 @@ async def restore(journal: Journal, *, everyone: bool = True) -> list[str]:
     return [u.what for u in undone]
 
 
+#: The change of a rollout begins with its id; that of `apply` with a day.
+_ROLLOUT = re.compile(r"([0-9a-f]{12})-\d{8}-")
+
+
 async def must_meet_nobody(journal: Journal) -> None:
     """Raises Busy if changes of others wait for their confirmation.
 
@@ -240,10 +245,13 @@ async def must_meet_nobody(journal: Journal) -> None:
         what = ", ".join(str(row.get("path") or row.get("name")) for row in rows) or entry["kind"]
         socket = (entry.get("login") or {}).get("mysql_socket")
         where = f" of the server at {socket}" if socket else ""
+        rollout = _ROLLOUT.match(own)
         raise Busy(
             f"changes of {owner} are on trial on this host: {what}{where}",
             place=journal.owner,
-            hint=f"wait for it, or: headrace apply --confirm {own} keeps them, "
+            hint=f"wait for it, or: headrace rollout abort {rollout[1]} restores its hosts"
+            if rollout
+            else f"wait for it, or: headrace apply --confirm {own} keeps them, "
             f"headrace rollback --id {own} undoes them",
         )
 

@@ -24,7 +24,7 @@ from headrace.base.whole import make_folder, sync, write_whole
 from headrace.fleet.runner import Turns
 from headrace.host.snapshot import state_path
 from headrace.rollout.guards import Window
-from headrace.rollout.judge import Judgement, Outcome, Pair, Switchback, Trial, judge
+from headrace.rollout.judge import TIME, Judgement, Outcome, Pair, Switchback, Trial, judge
 from headrace.rollout.paired import Moment, Paired
 from headrace.rollout.plan import ID_LENGTH, Plan, Stage
 
@@ -42,8 +42,8 @@ class State:
     """What the log says. ``open``: change ids by host that may stand there, ``kept``: those that were kept."""
 
     pairs: dict[str, list[Pair]] = field(default_factory=dict)
-    #: Why pairs of a stage do not count.
-    unused: dict[str, list[str]] = field(default_factory=dict)
+    #: Of each stage the pairs, or blocks after a restart, that do not count: the host that was tried, and why.
+    unused: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     #: Of changes that take a restart: blocks of pairs of hosts, by stage.
     moments: dict[str, list[Moment]] = field(default_factory=dict)
     #: Hosts that are out of service, or may be.
@@ -126,13 +126,17 @@ class State:
         on, off = Window(**event["on"]), Window(**event["off"])
         pair = Pair(event["host"], on.block, off.block)
         if why := on.why_unmeasured or off.why_unmeasured:
-            self.unused.setdefault(event["stage"], []).append(f"{event['host']}: {why}")
+            self.unused.setdefault(event["stage"], []).append((event["host"], f"{event['host']}: {why}"))
         self.pairs.setdefault(event["stage"], []).append(pair)
         self.usual.setdefault(event["host"], []).append(off)
 
     def _take_moment(self, event: dict[str, Any]) -> None:
         changed, partner = Window(**event["changed"]), Window(**event["partner_did"])
         moment = Moment(event["host"], changed.block, partner.block, bool(event["is_after"]))
+        for name, did in ((event["partner"], partner), (event["host"], changed)):
+            if moment.is_after and moment.gaps[TIME] is None and (why := did.why_unmeasured):
+                self.unused.setdefault(event["stage"], []).append((event["host"], f"{name}: {why}"))
+                break
         self.moments.setdefault(event["stage"], []).append(moment)
         self.usual.setdefault(event["partner"], []).append(partner)
         if not moment.is_after:
@@ -142,6 +146,8 @@ class State:
         """A pair of which one host has troubles of its own says nothing about the change."""
         for stage, moments in self.moments.items():
             self.moments[stage] = [each for each in moments if each.host != event["host"]]
+            left = [each for each in self.unused.get(stage, ()) if each[0] != event["host"]]
+            self.unused[stage] = left
 
     def _take_out(self, event: dict[str, Any]) -> None:
         self.out.add(event["host"])
@@ -279,8 +285,8 @@ class Book:
         unused = self.state.unused.get(stage.name, ())
         if not unused or judged.outcome is Outcome.FAIL:
             return judged
-        tried = len(self.state.pairs.get(stage.name, ()))
-        words = f"{len(unused)} of {tried} pairs do not count: {unused[-1]}"
+        trial = self.trial([stage])
+        words = f"{len(unused)} of {trial.tried} {trial.unit} do not count: {unused[-1][1]}"
         return replace(judged, reason=f"{judged.reason}; {words}")
 
     def trial(self, stages: Sequence[Stage]) -> Trial:

@@ -530,8 +530,10 @@ class Carrier:
 
     def _must_still_be_idle(self, stage: Stage, site: Site) -> None:
         """The plan judges nothing on hosts that were idle when it was made. Raises Paused where one serves now."""
-        if stage.is_judged or self.plan.restart or self.book.state.unjudged_by(stage.name):
+        if stage.is_judged or self.book.state.unjudged_by(stage.name):
             return
+        if self.plan.restart and site.member.per_s >= self.plan.rules.judge.idle_per_s:
+            return  # it served when the plan was made, which says that no equal host is left to judge it by
         window = self._usual(site)[-1]
         if self._why_idle(window):
             return

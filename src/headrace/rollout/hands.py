@@ -217,7 +217,9 @@ class Site:
 
     async def must_be_the_same(self) -> None:
         """Raises Moved if it is not what the plan says, or replicates from another server than at the check."""
-        sources = sources_of(await self.as_planned())
+        facts = await self.as_planned()
+        self.values_must_fit(facts)
+        sources = sources_of(facts)
         if self.sources is not None and sources != self.sources:
             now = ", ".join(sorted(host for host, _ in sources)) or "nobody"
             raise Moved(f"its source was changed: it replicates from {now} now", place=self.member.name)
@@ -240,6 +242,21 @@ class Site:
                 place=self.member.name,
             )
         return facts
+
+    def values_must_fit(self, facts: Facts) -> None:
+        """Raises Moved if a setting is not as it was when the plan was made: somebody has changed it for good, and
+        would be overruled; blocks without the change would not be comparable either.
+        """
+        own = HostFacts(facts)
+        for name, before in self.member.now.items():
+            variable = name.removeprefix("server.")
+            value = own.variable(variable) if variable != name else None
+            if value is not None and before and not means_the_same(variable, value, before, own.variables):
+                raise Moved(
+                    f"somebody has changed {variable}: it is {value}, and was {before} when the plan was made; "
+                    "make the plan again, or set it back",
+                    place=self.member.name,
+                )
 
     def role_must_fit(self, facts: Facts) -> None:
         """Raises Moved if it has another one than the plan says."""
@@ -267,6 +284,7 @@ class Site:
         """Raises Moved if it is not what the plan says, TargetError if it lags or others change it."""
         await self.must_be_ours()
         facts = await self.as_planned()
+        self.values_must_fit(facts)
         self.sources = sources_of(facts)
         if why := why_behind(facts, self.book.plan.rules.limits.lag_s):
             raise TargetError(f"it {why}", place=self.member.name)

@@ -9,21 +9,27 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import asdict
 from functools import partial
 
+from headrace.base.counted import counted
 from headrace.base.errors import HeadraceError, Held, TargetError
 from headrace.rollout import hands
 from headrace.rollout.book import Book
 from headrace.rollout.carrier import ASK_S, Carrier, Paused, Tell, at_any_rate
 from headrace.rollout.guards import Window, tripped
 from headrace.rollout.hands import Moved, Site
-from headrace.rollout.judge import Outcome
+from headrace.rollout.judge import TIME, Outcome
 from headrace.rollout.plan import Member, Stage
 from headrace.rollout.service import RestartSite
+
+#: Blocks before a restart that are tried for each that must have data.
+MOST_TRIES = 4
 
 
 class PairCarrier(Carrier):
     """The hosts of a group are restarted one after the other, also when all is taken back."""
 
     site = RestartSite
+    #: Why a block of a pair had no data, the last one.
+    _unmeasured = ""
 
     def _side_by_side(self, names: Sequence[str]) -> list[list[str]]:
         groups: dict[str, list[str]] = {}
@@ -97,12 +103,24 @@ class PairCarrier(Carrier):
         rule = self.plan.restart
         assert rule is not None
         await site.warm()
-        while self._before_count(stage, site) < rule.before:
+        tries = 0
+        while (count := self._before_count(stage, site)) < rule.before:
+            # No server is restarted for a comparison that cannot come about.
+            if tries >= MOST_TRIES * rule.before:
+                raise Moved(
+                    f"only {count} of {counted(tries, 'block')} before the restart had data: {self._unmeasured}",
+                    place=site.member.name,
+                )
+            tries += 1
             await self._moment(stage, site, other)
 
     def _before_count(self, stage: Stage, site: Site) -> int:
+        """Blocks before its restart that can be compared."""
         moments = self.book.state.moments.get(stage.name, ())
-        return sum(each.host == site.member.name and not each.is_after for each in moments)
+        return sum(
+            each.host == site.member.name and not each.is_after and each.gaps[TIME] is not None
+            for each in moments
+        )
 
     async def _moment(self, stage: Stage, site: Site, other: Site, change: str = "") -> None:
         """One block of both hosts; troubles of the partner, or before the change, are not the change's."""
@@ -128,6 +146,9 @@ class PairCarrier(Carrier):
             partner_did=asdict(second),
             is_after=bool(change),
         )
+        for name, window in zip(names, (first, second), strict=True):
+            if why := window.why_unmeasured:
+                self._unmeasured = f"{name}: {why}"
         self.tell(f"{names[0]} and {names[1]}: {self._so_far(stage, site, change)}")
 
     def _so_far(self, stage: Stage, site: Site, change: str) -> str:
@@ -136,7 +157,7 @@ class PairCarrier(Carrier):
         return (
             self.judged(stage).reason
             if change
-            else f"block {self._before_count(stage, site)} of {rule.before} before"
+            else f"{self._before_count(stage, site)} of {counted(rule.before, 'block')} before"
         )
 
     def _aside(self, member: Member, why: str) -> None:
