@@ -127,7 +127,6 @@ STILL = {
     "hunt/rules/replication.py": 1,
     "capacity/demand.py": 1,
     "capacity/plan.py": 1,
-    "rollout/book.py": 1,
     "rollout/expected.py": 2,
     "experiment/workloads/drive/lines.py": 1,
     "experiment/workloads/tables.py": 1,

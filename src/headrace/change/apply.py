@@ -30,7 +30,6 @@ from headrace.knobs.catalogue import Cost, Durability, Instance, Kind, Knob
 from headrace.knobs.change import in_words, refuse_managed, text_of
 from headrace.knobs.instance import managed
 from headrace.knobs.losses import loss_of
-from headrace.knobs.server import unlisted
 
 Settings = Mapping[str, Value]
 #: What a finding's remedy sets; None where there is no such finding.
@@ -213,7 +212,7 @@ def _as_there(knob: Knob, facts: HostFacts) -> Knob:
         return knob
     name, own = knob.name.removeprefix("server."), servers.of(vendor, version)
     is_brought = own is not None and own.is_of(version) and facts.variable(name) is not None
-    return unlisted(name) if is_brought else knob
+    return knobs.unlisted(name) if is_brought else knob
 
 
 def _must_be_allowed(

@@ -6,10 +6,10 @@ Every change is journaled before it is made; the context managers undo changes i
 
 from __future__ import annotations
 
-import re
 import asyncio
 import contextlib
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path

@@ -25,12 +25,16 @@ __all__ = [
     "instances",
     "matches",
     "resolve",
+    "unlisted",
     "weakens_durability",
 ]
 
 _FILES = (machine, volume, host, devices, server, engine, session, replication)
 CATALOGUE: dict[str, Knob] = {knob.name: knob for file in _FILES for knob in file.KNOBS}
 
+
+#: The record of a server's variable that has none.
+unlisted = server.unlisted
 
 AREAS = "machine., volume., host., server. or workload."
 
