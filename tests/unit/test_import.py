@@ -248,6 +248,32 @@ def test_where_nothing_is_proven_the_first_sentence_says_what_is_excluded(tmp_pa
         assert float(said) == pytest.approx(100 * (most - 1), rel=0.05)
 
 
+def test_one_run_that_does_not_fit_is_named_and_hides_nothing(tmp_path: Path) -> None:
+    rng = random.Random(3)
+    runs = [
+        (name, middle * rng.gauss(1, 0.02))
+        for _ in range(8)
+        for name, middle in (("xfs", 1300), ("ext4", 1000))
+    ]
+    runs[6] = ("xfs", runs[6][1] * 0.3)
+    content = []
+    for order in (runs, runs[::-1]):
+        table = tmp_path / "runs.csv"
+        table.write_text("fs,tps\n" + "".join(f"{name},{value:.1f}\n" for name, value in order))
+        content.append(
+            json.loads(headrace("import", str(table), "--factor", "fs", "--response", "tps", "--json").stdout)
+        )
+    (study,), (turned,) = (own["studies"] for own in content)
+    assert study["terms"][0]["p_holm"] < 0.05
+    assert study["terms"][0]["p_holm"] == pytest.approx(turned["terms"][0]["p_holm"])
+    assert (list(study["misfits"]), list(turned["misfits"])) == ([f"{table}:8"], [f"{table}:11"])
+    assert (
+        "fs explains little of the variation of tps: xfs is 1.28 times as good as ext4"
+        in study["sentences"][0]
+    )
+    assert "1 of 16 runs does not fit the others" in study["sentences"][1]
+
+
 def test_pairs_that_are_one_column_are_named(tmp_path: Path) -> None:
     """Half of a 2^4 factorial: each pair is another pair."""
     lines = ["a,b,c,d,tps"]

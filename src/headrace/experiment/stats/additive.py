@@ -166,6 +166,27 @@ def fit(y: Floats, lost: Floats, layout: Layout, weights: Floats) -> Additive:
     return Additive(layout, coefficients, covariance, max(layout.degrees - int(kinds.sum()), 1), **more)
 
 
+def weights_of(trials: Sequence[Seen], names: Sequence[str], rows: Floats) -> Floats:
+    """How much each trial tells, from 1 to 0 (it does not fit the others). Ones where too little is left for
+    the noise; ``rows`` as in ``fit_one``.
+    """
+    layout = _layout(trials, names, rows)
+    if layout.degrees < MIN_DEGREES:
+        return np.ones(len(trials))
+    weights = _fitted(np.array([[t.log for t in trials]]), layout.columns[None], layout.codes)[2]
+    return np.asarray(weights[0])
+
+
+def _layout(trials: Sequence[Seen], names: Sequence[str], rows: Floats) -> Layout:
+    blocks = {block: i for i, block in enumerate(sorted({t.block for t in trials}))}
+    places = {name: i for i, name in enumerate(names)}
+    return Layout(
+        rows,
+        np.array([places[t.treatment] for t in trials]),
+        np.array([blocks[t.block] for t in trials]),
+    )
+
+
 def fit_one(
     trials: Sequence[Seen],
     names: Sequence[str],
@@ -177,13 +198,7 @@ def fit_one(
     None if too little is left for the noise, or if others disturbed some treatments much more than the rest: then
     a common slope would decide, and it may not be theirs.
     """
-    blocks = {block: i for i, block in enumerate(sorted({t.block for t in trials}))}
-    places = {name: i for i, name in enumerate(names)}
-    layout = Layout(
-        rows,
-        np.array([places[t.treatment] for t in trials]),
-        np.array([blocks[t.block] for t in trials]),
-    )
+    layout = _layout(trials, names, rows)
     lost = np.array([[(t.lost, t.lost_device) for t in trials]])
     x = disturbance(lost)
     if layout.degrees - int(x.any(axis=(0, 1)).sum()) < MIN_DEGREES or is_uneven(x, layout.codes)[0]:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import itertools
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from headrace.base.counted import counted
 from headrace.base.errors import PlanError
 from headrace.experiment.foreign import Row
+from headrace.experiment.stats import additive, whole
 from headrace.experiment.stats.aliasing import Aliasing
 from headrace.experiment.stats.choice import Cell
 from headrace.experiment.stats.claims import Claim
 from headrace.experiment.stats.decision import Question
 from headrace.experiment.stats.effects import Effects, Observation, Term, analyse
+from headrace.experiment.stats.estimate import Seen
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,8 @@ class Study:
     logs: Mapping[Cell, Mapping[int, float]] = field(default_factory=dict)
     is_blocked: bool = False
     claims: tuple[Claim, ...] = ()
+    #: Runs that do not fit the others, by place: how many times the middle of its cell each is.
+    misfits: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def factors(self) -> tuple[str, ...]:
@@ -83,6 +88,38 @@ def study(
         logs={cell: _by_block(own) if is_blocked else _by_repeat(own) for cell, own in logs.items()},
         is_blocked=is_blocked,
     )
+
+
+def _robust(one: Study, observations: Sequence[Observation], places: Sequence[str]) -> Study:
+    """With intervals and p values that neither one run that does not fit decides, nor a cell that varies more than
+    the others, where they can be had: of a whole factorial with repeats.
+    """
+    effects = one.effects
+    cells = {" ".join(cell): dict(zip(effects.factors, cell, strict=True)) for cell in one.cells}
+    if effects.error != "repeats" or len(observations) > additive.MOST_SIMULATED:
+        return one
+    if len(cells) < len(one.cells) or not whole.is_whole(effects, cells):
+        return one
+    # Sorted, so that the order of a file's rows changes nothing.
+    order = sorted(range(len(observations)), key=lambda i: (*_place(observations[i], effects), i))
+    seen = [
+        Seen(" ".join(cell), block, log)
+        for cell, block, log in (_place(observations[i], effects) for i in order)
+    ]
+    fitted, misfits = whole.resistant(seen, effects.factors, cells)
+    middles = {
+        name: statistics.median(s.log for s in own)
+        for name, own in itertools.groupby(seen, key=lambda s: s.treatment)
+    }
+    return replace(
+        one,
+        effects=whole.with_own_variances(effects, fitted, one.alpha),
+        misfits={places[order[i]]: math.exp(seen[i].log - middles[seen[i].treatment]) for i in misfits},
+    )
+
+
+def _place(own: Observation, effects: Effects) -> tuple[Cell, int, float]:
+    return tuple(own.levels[name] for name in effects.factors), own.block or 0, own.log
 
 
 def _by_block(own: Sequence[tuple[int | None, float]]) -> dict[int, float]:
@@ -178,6 +215,7 @@ def studies_of(
         ]
         try:
             one = study(response, observations, is_higher_better=is_higher_better, alpha=alpha, margin=margin)
+            one = _robust(one, observations, [row.place for row in own])
         except ValueError as error:
             raise PlanError(f"{response}: {error}", hint="use --factor with a column that varies") from error
         found.append(replace(one, condition=f"{condition}={at}" if condition else ""))

@@ -31,8 +31,11 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-#: The share of alpha that is for main effects.
+#: The share of alpha that is for main effects, where there are pairs.
 MAIN = 0.8
+
+#: A trial of less weight does not fit.
+FITS = 1e-3
 
 Cells = Mapping[str, Mapping[str, str]]
 
@@ -88,6 +91,11 @@ class Whole:
     main: Fitted
     paired: Fitted
 
+    @property
+    def share(self) -> float:
+        """The share of alpha that is for main effects."""
+        return MAIN if len(self.factors) > 1 else 1.0
+
 
 def fitted(seen: Sequence[Seen], factors: Mapping[str, Sequence[str]], cells: Cells) -> Whole:
     """Fit the trials of a whole factorial."""
@@ -97,9 +105,23 @@ def fitted(seen: Sequence[Seen], factors: Mapping[str, Sequence[str]], cells: Ce
         additive.fit_one(
             seen, one.names, additive.rows_of(factors, levels, with_pairs=with_pairs), asked(factors, levels)
         )
-        for with_pairs, asked in ((False, of_levels), (True, of_pairs))
+        for with_pairs, asked in ((False, of_levels), (True, of_pairs))[: len(factors)]
     ]
-    return Whole(factors, levels, own[0] or one, own[1] or one)
+    return Whole(factors, levels, own[0] or one, own[-1] or one)
+
+
+def resistant(
+    seen: Sequence[Seen], factors: Mapping[str, Sequence[str]], cells: Cells
+) -> tuple[Whole, list[int]]:
+    """As ``fitted`` if there are trials that do not fit, and their places in ``seen``; else by the estimator of
+    the verdicts: with few repeats in normal noise it proves more (85% beside 62% at four repeats of two levels
+    that are three deviations apart).
+    """
+    one = fit_one(seen)
+    levels = [cells[name] for name in one.names]
+    weights = additive.weights_of(seen, one.names, additive.rows_of(factors, levels, with_pairs=False))
+    misfits = [int(i) for i in np.flatnonzero(weights < FITS)]
+    return (fitted(seen, factors, cells) if misfits else Whole(factors, levels, one, one)), misfits
 
 
 def of_levels(factors: Mapping[str, Sequence[str]], cells: Sequence[Mapping[str, str]]) -> Floats:
@@ -115,7 +137,8 @@ def of_levels(factors: Mapping[str, Sequence[str]], cells: Sequence[Mapping[str,
 
 def of_pairs(factors: Mapping[str, Sequence[str]], cells: Sequence[Mapping[str, str]]) -> Floats:
     """What each combination of two levels has beyond both, for all pairs: contrasts x cells."""
-    return np.vstack([deviations(pair, factors, cells) for pair in itertools.combinations(factors, 2)])
+    own = [deviations(pair, factors, cells) for pair in itertools.combinations(factors, 2)]
+    return np.vstack([np.empty((0, len(cells))), *own])
 
 
 def _mean(cells: Sequence[Mapping[str, str]], at: Mapping[str, str]) -> Floats:
@@ -149,7 +172,7 @@ def claimed(effects: Effects, whole: Whole, alpha: float) -> tuple[claims.Claim,
         first = effects.factors[effect.factor][0]
         if effect.level == first:
             continue
-        at = _conditions(effect, whole, alpha * MAIN / comparisons)
+        at = _conditions(effect, whole, alpha * whole.share / comparisons)
         by = next((t[0] if t[1] == effect.factor else t[1] for t in depends if effect.factor in t), "")
         claim = claims.of(effect.factor, effect.level, first, effect.ratio, at, by)
         found += [claim] if claim else []
@@ -233,7 +256,7 @@ def _terms(effects: Effects, whole: Whole) -> tuple[TermEffect, ...]:
         if np.isnan(p).all():
             found.append(replace(effect, p=None, p_holm=None, error_degrees=0))
             continue
-        adjusted = min(float(np.nanmin(p)) * (mains / MAIN if is_main else pairs / (1 - MAIN)), 1.0)
+        adjusted = min(float(np.nanmin(p)) * (mains / whole.share if is_main else pairs / (1 - MAIN)), 1.0)
         degrees = int(own.degrees[np.nanargmin(p)])
         found.append(replace(effect, p=float(least(p)), p_holm=adjusted, error_degrees=degrees))
     return tuple(found)
@@ -241,7 +264,7 @@ def _terms(effects: Effects, whole: Whole) -> tuple[TermEffect, ...]:
 
 def _levels(effects: Effects, whole: Whole, alpha: float) -> tuple[LevelEffect, ...]:
     found = whole.main.ratios(of_levels(whole.factors, whole.cells))
-    half = found.half_width(alpha * MAIN / len(found.estimate) / 2)
+    half = found.half_width(alpha * whole.share / len(found.estimate) / 2)
     names = [(name, level) for name, levels in whole.factors.items() for level in levels[1:]]
     ratios = dict(zip(names, zip(found.estimate, half, strict=True), strict=True))
     return tuple(
@@ -264,7 +287,7 @@ def _contrasts(effects: Effects, whole: Whole, alpha: float) -> tuple[Contrast, 
         weights = np.prod([signs[factor] for factor in contrast.term], axis=0)
         weights = weights * ((-2.0 if is_main else 2.0) / len(whole.cells))
         own = (whole.main if is_main else whole.paired).ratios(weights[None])
-        share = MAIN if is_main else 1 - MAIN
+        share = whole.share if is_main else 1 - MAIN
         half = own.half_width(alpha * share / kinds.count(len(contrast.term)) / 2)
         found.append(replace(contrast, ratio=_around(own.estimate[0], half[0])))
     return tuple(found)

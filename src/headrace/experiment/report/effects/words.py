@@ -25,6 +25,9 @@ MIN_DIFFERENCE = 1.25
 #: Maximum pairs named in one line about confounding.
 MAX_ALIASES = 4
 
+#: Maximum runs named that do not fit the others.
+MAX_MISFITS = 4
+
 #: A weight this close to 1 counts as 1: the two are the same column.
 WHOLE = 1e-6
 
@@ -43,9 +46,23 @@ def sentences(study: Study) -> list[str]:
     found = [*_excluded(study), *first, *_groups(study), *_levels(study)]
     return [
         *(found or [f"No factor makes a notable difference to {study.response}."]),
+        *_misfits(study),
         *_unknown(study),
         *aliased(study),
     ]
+
+
+def _misfits(study: Study) -> Iterator[str]:
+    """Runs that do not fit: where they are, so that somebody can look at what happened."""
+    if not study.misfits:
+        return
+    of = counted(study.effects.observations, "run")
+    those = [
+        f"{place} ({ratio:.2g} times the middle of its repeats)" for place, ratio in study.misfits.items()
+    ]
+    rest = f" and {len(those) - MAX_MISFITS} more" if len(those) > MAX_MISFITS else ""
+    verb = "does not fit the others and tells" if len(those) == 1 else "do not fit the others and tell"
+    yield f"{len(those)} of {of} {verb} next to nothing: {', '.join(those[:MAX_MISFITS])}{rest}."
 
 
 def _excluded(study: Study) -> Iterator[str]:
@@ -136,8 +153,8 @@ def error_words(effects: Effects) -> str:
     """What the intervals rest on."""
     if effects.has_own_variances:
         return (
-            "Trials that do not fit, and treatments that vary more, weigh less; repeats of a treatment vary by "
-            f"{100 * (effects.deviation or 0):.2g}% on average."
+            f"Repeats vary by {100 * (effects.deviation or 0):.2g}% on average. What varies more or does not fit "
+            "tells less."
         )
     once = (
         "Each cell was measured once" if effects.is_single else "The repeats of a cell do not differ at all"
@@ -184,7 +201,8 @@ def strata_words(effects: Effects) -> list[str]:
 
 def _main(study: Study) -> Iterator[str]:
     for term in sorted(study.effects.terms, key=lambda t: -t.share):
-        if len(term.term) > 1 or term.share < MIN_SHARE:
+        is_proven = term.p_holm is not None and term.p_holm < study.alpha
+        if len(term.term) > 1 or (term.share < MIN_SHARE and not is_proven):
             continue
         levels = [e for e in study.effects.levels if e.factor == term.term[0]]
         if len(levels) < 2:
@@ -194,8 +212,10 @@ def _main(study: Study) -> Iterator[str]:
         order = sorted(range(len(levels)), key=lambda i: -sizes[i] if study.is_higher_better else sizes[i])
         best, worst = levels[order[0]], levels[order[-1]]
         ratio = max(sizes) / min(sizes)
+        # One run that does not fit can be most of the variation.
+        much = f"{100 * term.share:.0f}%" if term.share >= MIN_SHARE else "little"
         yield (
-            f"{term.name} explains {100 * term.share:.0f}% of the variation of {study.response}: "
+            f"{term.name} explains {much} of the variation of {study.response}: "
             f"{_it(best.level)} is {ratio:.2f} times as good as {_it(worst.level)} "
             f"on average{_certainty(study, term.p_holm)}."
         )
@@ -329,6 +349,7 @@ def to_json(study: Study) -> dict[str, Any]:
         "confounded": [*aliased(study), *confounded(study)],
         "observations": effects.observations,
         "terms": [{**asdict(t), "term": list(t.term)} for t in effects.terms],
+        "misfits": dict(study.misfits),
         "levels": [asdict(level) for level in effects.levels],
         "conditionals": [{**asdict(c), "spread": c.spread} for c in effects.conditionals],
         "missing": [dict(cell) for cell in effects.missing],
