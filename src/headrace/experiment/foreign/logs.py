@@ -47,8 +47,11 @@ def plain(text: str) -> str:
 
 
 def flush(text: str) -> str:
-    """The text without what all of its lines are indented by."""
-    return textwrap.dedent(text)
+    """The text without what all of its lines are indented by, or those of a block of it: notes have outputs below
+    a title.
+    """
+    blocks = re.split(r"(?m)(^(?! *$)\S.*\n?)", textwrap.dedent(text))
+    return "".join(textwrap.dedent(block) for block in blocks)
 
 
 def parted(text: str) -> tuple[str, str]:

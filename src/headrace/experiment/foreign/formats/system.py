@@ -11,9 +11,9 @@ NAME = "dd, perf stat or openssl speed"
 #: ``67108864 bytes (67 MB, 64 MiB) copied, 0.0583 s, 1.1 GB/s``, without the megabytes in short copies.
 _COPIED = re.compile(r"^(\d+) bytes? (?:\([^)\n]*\) )?copied, ([\d.e+-]+) s, [^\n]*$", re.MULTILINE)
 _RECORDS = re.compile(r"^\d+\+\d+ records in\s*\n\d+\+\d+ records out\s*\n", re.MULTILINE)
-_PERF = re.compile(r"^ Performance counter stats for ([^\n]*):\s*$", re.MULTILINE)
-_COUNTER = re.compile(r"^ +([\d.,]+) +(?:(msec|ns) +)?([\w:/.,=-]+?)(?::u)? +(?:#|\(|$)", re.MULTILINE)
-_ELAPSED = re.compile(r"^ +([\d.,]+)(?: \+- +[\d.,]+)? +seconds time elapsed", re.MULTILINE)
+_PERF = re.compile(r"^ *Performance counter stats for ([^\n]*):\s*$", re.MULTILINE)
+_COUNTER = re.compile(r"^ *([\d.,]+) +(?:(msec|ns) +)?([\w:/.,=-]+?)(?::u)? +(?:#|\(|$)", re.MULTILINE)
+_ELAPSED = re.compile(r"^ *([\d.,]+)(?: \+- +[\d.,]+)? +seconds time elapsed", re.MULTILINE)
 _SPEED = re.compile(r"^The 'numbers' are in 1000s of bytes per second processed\.\s*\ntype ", re.MULTILINE)
 _SIGNS = re.compile(r"^ +(sign +verify|encrypt +decrypt|op) +(\S+/s)(?: +(\S+/s))?\s*$", re.MULTILINE)
 

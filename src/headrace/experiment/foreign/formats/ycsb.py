@@ -11,6 +11,10 @@ from headrace.experiment.foreign.run import Run, closed, groups, pieces, stalls,
 NAME = "YCSB or go-ycsb"
 
 _START = re.compile(r"^\[OVERALL\], RunTime\(ms\)", re.MULTILINE)
+#: The first lines of a report, as a fork has them.
+_TURNED = re.compile(
+    r"^(\[OVERALL\], Throughput\(ops/sec\)[^\n]*\n)(\[OVERALL\], RunTime\(ms\)[^\n]*\n)", re.MULTILINE
+)
 _LINE = re.compile(r"^\[([^\]]+)\], ([^,]+), ([-\d.Ee+]+|NaN)\s*$", re.MULTILINE)
 #: A latency of YCSB's: an average, an end, or any percentile (``hdrhistogram.percentiles``).
 _LATENCY = re.compile(r"(Average|Min|Max|(\d[\d.]*)(?:st|nd|rd|th)?Percentile)Latency\(us\)")
@@ -38,6 +42,9 @@ def read(text: str) -> list[Run] | None:
         # The array's end is that of the run; objects one after the other have none.
         end = "" if not re.search(r"^\[ *\{", text, re.MULTILINE) or text.rstrip().endswith("]") else "cut"
         text = "\n".join([*map(_line, objects), end])
+    first = re.search(r"^\[OVERALL\], (\w+)", text, re.MULTILINE)
+    if first and first[1] == "Throughput":
+        text = _TURNED.sub(r"\2\1", text)
     parts = pieces(_START, text)
     if not parts:
         return [Run({}, settings, "it has no results: it was interrupted")] if _OURS.search(text) else None
@@ -189,10 +196,36 @@ def _run(part: str) -> Run:
 
 
 def _problem(found: dict[str, float], done: dict[str, float], failed: dict[str, float], part: str) -> str:
-    last = part.rstrip().splitlines()[-1] if part.strip() else ""
-    if "ops_s" not in found or not done or not re.match(r"\[[^\]]+\], (Return=|>?\d+, )", last):
+    if "ops_s" not in found or not done or not _is_whole(part, done, found["ops_s"]):
         return "its results are cut off"
     for kind, count in failed.items():
-        if count > FEW_ERRORS * max(done.get(kind, 0.0), 1.0):
-            return f"{count:,.0f} of {done.get(kind, 0.0):,.0f} operations {kind} failed"
+        all_of_it = max(done.get(kind, 0.0) + done.get(f"{kind}-FAILED", 0.0), 1.0)
+        if count > FEW_ERRORS * all_of_it:
+            return f"{count:,.0f} of {all_of_it:,.0f} operations {kind} failed"
     return ""
+
+
+def _is_whole(part: str, done: dict[str, float], ops_s: float) -> bool:
+    """Whether the last kind of operation is whole. Kinds end with what they returned or with their histogram, but
+    for the cleanup and what failed; if one of these is the last, all operations have to be there.
+    """
+    lines = [line for line in part.splitlines() if line.startswith("[")]
+    if re.match(r"\[[^\]]+\], (Return=|>?\d+, )", lines[-1]):
+        return True
+    told = _LINE.findall(part)
+    names: dict[str, list[str]] = {}
+    for kind, what, _ in told:
+        names.setdefault(kind, []).append(what)
+    last, runtime = told[-1][0], next(float(text) for kind, what, text in told if what == "RunTime(ms)")
+    others = [
+        [what for what in own if not what.startswith("Return=")]
+        for kind, own in names.items()
+        if kind != last
+    ]
+    counted = sum(count for kind, count in done.items() if kind not in ("CLEANUP", "READ-MODIFY-WRITE"))
+    return (
+        bool(_LINE.match(lines[-1]))
+        and (last == "CLEANUP" or last.endswith("-FAILED"))
+        and names[last] in others
+        and counted >= (1 - FEW_ERRORS) * ops_s * runtime / 1e3
+    )
