@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import posixpath
 import shlex
 from collections.abc import Iterator, Mapping
 
+from headrace.host.places import lies_below, real_path
 from headrace.hunt.rules.evidence import GIB, Evidence, NotEnough, number, share, size
 from headrace.hunt.rules.rule import Confidence, Match, Remedy, Severity, rule
 from headrace.hunt.rules.sizes import KIB
@@ -12,6 +14,7 @@ from headrace.hunt.rules.sizes import KIB
 _MANUAL = "OpenZFS documentation, Workload Tuning (MySQL, InnoDB); zfsprops(7)"
 #: Pages that the server writes, commits and writes per second, from which on they matter.
 PAGES_S, COMMITS_S = 20.0, 20.0
+_HOME = "innodb_log_group_home_dir"
 #: ZFS's cache beside the buffer pool, in share of memory: as large as this it takes what the pool could have.
 LARGE_CACHE = 0.10
 #: Level of zstd from which on it takes many times the CPU time of lz4; the kernel's share of the CPUs that shows
@@ -42,28 +45,57 @@ def _bytes(found: Mapping[str, str], name: str, dataset: str) -> float:
 
 
 def record_bytes(evidence: Evidence) -> float | None:
-    """The record size of the data's dataset; None if the data is not on ZFS."""
-    dataset = _dataset(evidence, evidence.data_directory)
-    if dataset is None:
+    """The smallest record size of the datasets with tables; None if the data is not on ZFS."""
+    datasets = _of_tables(evidence)
+    if not datasets:
         return None
-    return _bytes(properties(evidence, dataset), "recordsize", dataset)
+    return min(_bytes(properties(evidence, each), "recordsize", each) for each in datasets)
+
+
+def _of_tables(evidence: Evidence) -> list[str]:
+    """The datasets with tables: the data directory's, then those that are mounted in it, a database each."""
+    directory = evidence.data_directory
+    first = _dataset(evidence, directory)
+    if first is None:
+        return []
+    process = evidence.facts.server_process or {}
+    mounts = process.get("file_systems") or evidence.raw.get("file_systems") or ()
+    known = process.get("datadir"), process.get("working_directory")
+    real = real_path(directory, known[0] or directory, known[1]).rstrip("/")
+    logs = [real_path(path, known[0] or directory, known[1]) for path in _paths(evidence).values()]
+    found = [first]
+    for mount in mounts:
+        place = str(mount.get("mount_point"))
+        is_inside = lies_below(place, real) and place != real
+        # A database's directory has no name with a #: the server's own have.
+        is_own = "#" in place.removeprefix(real) or any(lies_below(path, place) for path in logs)
+        if mount.get("kind") == "zfs" and is_inside and not is_own:
+            found.append(str(mount.get("source")))
+    return list(dict.fromkeys(found))
 
 
 def _set(name: str, value: str, dataset: str) -> str:
     return f"zfs set {name}={value} {shlex.quote(dataset)}"
 
 
+def _paths(evidence: Evidence) -> dict[str, str]:
+    """The redo log and the binary log -> where they are. A relative path begins in the data directory."""
+    directory = evidence.data_directory
+    home = evidence.variable(_HOME) if evidence.has_variable(_HOME) else ""
+    home = posixpath.normpath(posixpath.join(directory, home))
+    # MySQL 8.0.30 and later have a directory of their own for it.
+    places = {
+        "redo log": f"{home}/#innodb_redo" if evidence.has_variable("innodb_redo_log_capacity") else home
+    }
+    if evidence.is_on("log_bin"):
+        base = evidence.variable("log_bin_basename") if evidence.has_variable("log_bin_basename") else ""
+        places["binary log"] = posixpath.dirname(posixpath.join(directory, base or "binlog"))
+    return places
+
+
 def _logs(evidence: Evidence) -> dict[str, str]:
     """The redo log and the binary log that are on ZFS -> their dataset."""
-    places = {"redo log": evidence.data_directory, "binary log": evidence.data_directory}
-    if evidence.has_variable("innodb_log_group_home_dir"):
-        home = evidence.variable("innodb_log_group_home_dir")
-        places["redo log"] = home if home.startswith("/") else evidence.data_directory
-    if evidence.has_variable("log_bin_basename") and evidence.variable("log_bin_basename").startswith("/"):
-        places["binary log"] = evidence.variable("log_bin_basename").rpartition("/")[0] or "/"
-    if not evidence.is_on("log_bin"):
-        places.pop("binary log")
-    found = {what: _dataset(evidence, path) for what, path in places.items()}
+    found = {what: _dataset(evidence, path) for what, path in _paths(evidence).items()}
     return {what: dataset for what, dataset in found.items() if dataset is not None}
 
 
@@ -86,35 +118,40 @@ def records_are_larger_than_pages(evidence: Evidence) -> Iterator[Match]:
     ZFS reads, checks and writes whole records: to change one page of 16 KiB in a record of 128 KiB it reads what
     it does not have of it and writes all of it anew. A file keeps the record size that it was created with.
     """
-    record = record_bytes(evidence)
-    if record is None:
+    datasets = _of_tables(evidence)
+    if not datasets:
         return
-    page, dataset = evidence.number("innodb_page_size"), _dataset(evidence, evidence.data_directory) or ""
+    page = evidence.number("innodb_page_size")
     written = evidence.window.rate("mysql_status", "innodb_pages_written") or 0.0
     read = evidence.window.rate("mysql_status", "innodb_buffer_pool_reads") or 0.0
-    if record < 2 * page:
-        return
-    yield Match(
-        dataset,
-        f"{dataset} has records of {size(record)}, and InnoDB pages of {size(page)}: {written:,.0f} pages/s "
-        f"written and {read:,.0f} read cost up to {record / page:.0f} times their size.",
-        (
-            number("recordsize", size(record)),
-            number("innodb_page_size", size(page)),
-            number("pages written/s", written, ",.0f"),
-            number("pages read/s", read, ",.0f"),
-        ),
-        (
-            Remedy(
-                steps=(
-                    _set("recordsize", f"{page / KIB:.0f}K", dataset),
-                    "It holds for new files only: copy the data to a new dataset with the server stopped, or "
-                    "rebuild tables (ALTER TABLE ... FORCE). Keep the logs in a dataset of their own, with 128K.",
-                )
+    records = {each: _bytes(properties(evidence, each), "recordsize", each) for each in datasets}
+    large = {each: record for each, record in records.items() if record >= 2 * page}
+    # Which of several datasets the pages are in is not known.
+    of_all = "" if len(datasets) == 1 else f" in all {len(datasets)} datasets with tables"
+    is_costly = written + read >= PAGES_S and len(large) == len(datasets)
+    for dataset, record in large.items():
+        yield Match(
+            dataset,
+            f"{dataset} has records of {size(record)}, and InnoDB pages of {size(page)}: {written:,.0f} pages/s "
+            f"written and {read:,.0f} read{of_all} cost up to {record / page:.0f} times their size.",
+            (
+                number("recordsize", size(record)),
+                number("innodb_page_size", size(page)),
+                number("pages written/s", written, ",.0f"),
+                number("pages read/s", read, ",.0f"),
             ),
-        ),
-        None if written + read >= PAGES_S else Severity.ADVICE,
-    )
+            (
+                Remedy(
+                    steps=(
+                        _set("recordsize", f"{page / KIB:.0f}K", dataset),
+                        "It holds for new files only: copy the data to a new dataset with the server stopped, or "
+                        "rebuild tables (ALTER TABLE ... FORCE). Keep the logs in a dataset of their own, with "
+                        "128K.",
+                    )
+                ),
+            ),
+            None if is_costly else Severity.ADVICE,
+        )
 
 
 @rule(
@@ -151,6 +188,24 @@ def zfs_ignores_syncs(evidence: Evidence) -> Iterator[Match]:
                 ),
             ),
         )
+    yield from _tables_behind_their_log(evidence, logs)
+
+
+def _tables_behind_their_log(evidence: Evidence, logs: Mapping[str, str]) -> Iterator[Match]:
+    """A checkpoint says that pages are on the disks, and the log's dataset keeps that before they are."""
+    redo = logs.get("redo log")
+    if redo is None or properties(evidence, redo).get("sync") == "disabled":
+        return
+    for dataset in _of_tables(evidence):
+        if dataset in logs.values() or properties(evidence, dataset).get("sync") != "disabled":
+            continue
+        yield Match(
+            dataset,
+            f"{dataset}, with tables, has sync=disabled, and {redo}, with the redo log, has not: after a "
+            "power cut the log may begin after pages that were lost.",
+            (number("sync", "disabled"), number("redo log", redo)),
+            (Remedy(steps=(_set("sync", "standard", dataset),), is_faster=False),),
+        )
 
 
 @rule(
@@ -166,36 +221,34 @@ def pages_are_cached_by_zfs(evidence: Evidence) -> Iterator[Match]:
     The buffer pool knows better which pages are needed: with primarycache=metadata ZFS leaves them to it. Without
     any cache each read of a page first reads the blocks that say where it is.
     """
-    dataset = _dataset(evidence, evidence.data_directory)
-    if dataset is None:
-        return
-    cache = properties(evidence, dataset).get("primarycache")
-    if cache is None:
-        raise NotEnough(f"the primarycache of {dataset} is unknown")
     held = evidence.window.gauge("zfs", "size")
-    if cache == "metadata":
-        return
-    pool, memory = evidence.number("innodb_buffer_pool_size"), evidence.memory_bytes()
-    if cache == "all" and (held is None or held.mean < LARGE_CACHE * memory or pool < GIB):
-        return
     arc = "unknown" if held is None else size(held.mean)
-    yield Match(
-        dataset,
-        f"{dataset} has primarycache=none: every read of a page also reads metadata from the disks."
-        if cache == "none"
-        else f"{dataset} has primarycache=all: ZFS caches {arc} beside a buffer pool of {size(pool)}.",
-        (number("primarycache", cache), number("ZFS's cache", arc), number("buffer pool", size(pool))),
-        (
-            Remedy(
-                steps=(
-                    _set("primarycache", "metadata", dataset),
-                    "Then limit ZFS's cache (zfs_arc_max) and give the memory to the buffer pool. Compare: with a "
-                    "pool much smaller than the data, ZFS's compressed cache may hold more.",
-                )
+    for dataset in _of_tables(evidence):
+        cache = properties(evidence, dataset).get("primarycache")
+        if cache is None:
+            raise NotEnough(f"the primarycache of {dataset} is unknown")
+        if cache == "metadata":
+            continue
+        pool, memory = evidence.number("innodb_buffer_pool_size"), evidence.memory_bytes()
+        if cache == "all" and (held is None or held.mean < LARGE_CACHE * memory or pool < GIB):
+            continue
+        yield Match(
+            dataset,
+            f"{dataset} has primarycache=none: every read of a page also reads metadata from the disks."
+            if cache == "none"
+            else f"{dataset} has primarycache=all: ZFS caches {arc} beside a buffer pool of {size(pool)}.",
+            (number("primarycache", cache), number("ZFS's cache", arc), number("buffer pool", size(pool))),
+            (
+                Remedy(
+                    steps=(
+                        _set("primarycache", "metadata", dataset),
+                        "Then limit ZFS's cache (zfs_arc_max) and give the memory to the buffer pool. Compare: "
+                        "with a pool much smaller than the data, ZFS's compressed cache may hold more.",
+                    )
+                ),
             ),
-        ),
-        Severity.COST if cache == "none" else None,
-    )
+            Severity.COST if cache == "none" else None,
+        )
 
 
 @rule(
@@ -246,34 +299,36 @@ def records_take_much_work(evidence: Evidence) -> Iterator[Match]:
     times as long per record, in kernel threads. Deduplication reads its table for each write: it pays only where
     most blocks are equal, and the pages of a database never are.
     """
-    dataset = _dataset(evidence, evidence.data_directory)
-    if dataset is None:
-        return
-    found = properties(evidence, dataset)
     written = evidence.window.rate("mysql_status", "innodb_pages_written") or 0.0
     system = sum(core.system for core in evidence.cores) / max(len(evidence.cores), 1)
-    wrong = {}
-    compression, dedup = found.get("compression"), found.get("dedup")
-    if compression is None or dedup is None:
-        raise NotEnough(f"the compression or dedup of {dataset} is unknown")
-    if _is_slow(compression) and system >= SYSTEM:
-        wrong[f"compression={compression}"] = _set("compression", "lz4", dataset)
-    if dedup != "off" and written >= PAGES_S:
-        wrong[f"dedup={dedup}"] = _set("dedup", "off", dataset)
-    if not wrong:
-        return
-    yield Match(
-        dataset,
-        f"{dataset} has {' and '.join(wrong)}: {written:,.0f} pages/s are written, and the kernel uses "
-        f"{share(system)} of the CPUs.",
-        (
-            number("compression", compression),
-            number("dedup", dedup),
-            number("pages written/s", written, ",.0f"),
-            number("system time", share(system)),
-        ),
-        (Remedy(steps=(*wrong.values(), "It holds for what is written from then on: rewrite the tables.")),),
-    )
+    for dataset in _of_tables(evidence):
+        found = properties(evidence, dataset)
+        wrong = {}
+        compression, dedup = found.get("compression"), found.get("dedup")
+        if compression is None or dedup is None:
+            raise NotEnough(f"the compression or dedup of {dataset} is unknown")
+        if _is_slow(compression) and system >= SYSTEM:
+            wrong[f"compression={compression}"] = _set("compression", "lz4", dataset)
+        if dedup != "off" and written >= PAGES_S:
+            wrong[f"dedup={dedup}"] = _set("dedup", "off", dataset)
+        if not wrong:
+            continue
+        yield Match(
+            dataset,
+            f"{dataset} has {' and '.join(wrong)}: {written:,.0f} pages/s are written, and the kernel uses "
+            f"{share(system)} of the CPUs.",
+            (
+                number("compression", compression),
+                number("dedup", dedup),
+                number("pages written/s", written, ",.0f"),
+                number("system time", share(system)),
+            ),
+            (
+                Remedy(
+                    steps=(*wrong.values(), "It holds for what is written from then on: rewrite the tables.")
+                ),
+            ),
+        )
 
 
 def _is_slow(compression: str) -> bool:
