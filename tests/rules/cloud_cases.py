@@ -11,6 +11,7 @@ from tests.rules.hosts import unwell
 NIC, DISK = "enp1s0f0np0", "nvme1n1"
 ENA = {f"network_interfaces.{NIC}.driver": "ena"}
 EBS = {f"block_devices.{DISK}.model": "Amazon Elastic Block Store"}
+LOCAL = {f"block_devices.{DISK}.model": "Amazon EC2 NVMe Instance Storage"}
 LIMITS = ("volume_iops_us", "volume_bytes_us", "instance_iops_us", "instance_bytes_us")
 
 
@@ -86,6 +87,15 @@ CASES = [
         (NIC,),
         ("the rate of its virtual card",),
     ),
+    Case(
+        "NET15",
+        "a virtual card that counts what it drops in bytes",
+        lambda: unwell(rates=allowances(ratelimit_bytes=750_000.0)),
+        (NIC,),
+        ("holds back or drops 500 packets/s", "the rate of its virtual card"),
+        severity=Severity.LIMIT,
+    ),
+    Case("NET15", "a few bytes of many", lambda: unwell(rates=allowances(ratelimit_bytes=900.0))),
     Case("NET15", "within its limits", lambda: on_ena(bw_in_allowance_exceeded=0.0)),
     Case("NET15", "no cloud", unwell),
     Case(
@@ -108,6 +118,21 @@ CASES = [
         ("12% of the time: the instance has reached its limit of throughput to all its volumes",),
         steps=("an instance type",),
         severity=Severity.COST,
+    ),
+    Case(
+        "BLK20",
+        "a disk of the instance itself",
+        lambda: unwell(facts=LOCAL, rates=held(instance_iops_us=400_000.0)),
+        (DISK,),
+        ("40% of the time: the instance has reached its limit of operations per second of its own disks",),
+        steps=("more or larger disks of its own",),
+        severity=Severity.LIMIT,
+    ),
+    Case(
+        "BLK20",
+        "a disk of an older instance",
+        lambda: unwell(facts=LOCAL, rates={"ebs.volume_iops_us.nvme9n1": 0.0}),
+        missing="how long nvme1n1 was held back is unknown: it does not tell",
     ),
     Case("BLK20", "a burst", lambda: unwell(facts=EBS, rates=held(volume_bytes_us=9_000.0))),
     Case("BLK20", "no such volume", unwell),

@@ -1,8 +1,8 @@
 //! Packets that a cloud held back or dropped because an instance has reached a limit of its own.
 //!
 //! No interface is full then and no queue overflows: the hypervisor's card shapes the traffic. Amazon's driver (ena)
-//! counts it by limit; devices of virtio 1.4 count it by queue. Both are statistics of ethtool -S, which any user may
-//! read.
+//! counts it by limit; devices of virtio 1.4 count it by queue, of which Linux shows the bytes here. Both are statistics
+//! of ethtool -S, which any user may read.
 
 use std::collections::HashMap;
 use std::net::UdpSocket;
@@ -18,7 +18,7 @@ use super::sample::values::Values;
 pub const ALLOWANCE: Kind = Kind::host(
     "allowance",
     "packets held back or dropped by the cloud's limit of bandwidth, packets, tracked connections or local services \
-     of each interface; `conntrack_allowance_available`; nothing where the card does not count them (ethtool -S)",
+     of each interface, or bytes (`ratelimit_bytes`); `conntrack_allowance_available`; nothing where the card does not count them (ethtool -S)",
     |host: &Host| {
         Box::new(Allowances {
             is_live: host.root.as_os_str() == "/",
@@ -38,8 +38,8 @@ const AMAZON: [&str; 6] = [
     "linklocal_allowance_exceeded",
     "conntrack_allowance_available",
 ];
-/// The end of the name of a virtio queue's statistic, and the metric that adds them up.
-const VIRTIO: &str = "ratelimit_packets";
+/// The ends of the names of a virtio queue's statistics, and the metrics that add them up.
+const VIRTIO: [&str; 2] = ["ratelimit_packets", "ratelimit_bytes"];
 
 /// include/uapi/linux/ethtool.h and sockios.h.
 const ETHTOOL: u32 = 0x8946;
@@ -93,7 +93,7 @@ impl Sample for Allowances {
 }
 
 fn write(rows: &[(String, Vec<(&'static str, u64)>)], values: &mut Values) {
-    for metric in AMAZON.into_iter().chain([VIRTIO]) {
+    for metric in AMAZON.into_iter().chain(VIRTIO) {
         let mut is_named = false;
         for (name, sums) in rows {
             if let Some((_, sum)) = sums.iter().find(|(kept, _)| *kept == metric) {
@@ -113,7 +113,8 @@ fn kept<'a>(names: impl Iterator<Item = &'a str>) -> Vec<(usize, &'static str)> 
         .enumerate()
         .filter_map(|(position, name)| {
             let amazon = AMAZON.into_iter().find(|metric| *metric == name);
-            Some((position, amazon.or_else(|| name.ends_with(VIRTIO).then_some(VIRTIO))?))
+            let kept = amazon.or_else(|| VIRTIO.into_iter().find(|end| name.ends_with(end)))?;
+            Some((position, kept))
         })
         .collect()
 }
@@ -226,7 +227,7 @@ mod tests {
         let names =
             ["rx0_packets", "rx0_hw_ratelimit_packets", "rx0_hw_ratelimit_bytes", "tx0_hw_ratelimit_packets"];
         let card = Card { count: 4, kept: kept(names.into_iter()) };
-        assert_eq!(sums(&card, &[9, 10, 99, 5]), [("ratelimit_packets", 15)]);
+        assert_eq!(sums(&card, &[9, 10, 99, 5]), [("ratelimit_packets", 15), ("ratelimit_bytes", 99)]);
         // A driver that answers with fewer numbers than it has names.
         assert_eq!(sums(&card, &[9, 10]), [("ratelimit_packets", 10)]);
     }

@@ -1,7 +1,8 @@
-//! How long Amazon's block store held a volume back, by the limit that was reached: the volume's or the instance's.
+//! How long Amazon held a volume back, by the limit that was reached: the volume's or the instance's.
 //!
-//! Nothing in /proc or /sys says it: the device only looks slow. Volumes on Nitro instances answer with a log page of
-//! the vendor's (0xD0), which root may ask for. Times are in microseconds since the volume was attached.
+//! Nothing in /proc or /sys says it: the device only looks slow. Volumes of the block store on Nitro instances answer
+//! with a log page of the vendor's (0xD0), which root may ask for; so do the disks of newer instances, which only the
+//! instance has limits for. Times are in microseconds since the volume was attached.
 
 use std::fs::{self, File};
 use std::io;
@@ -15,8 +16,9 @@ use super::sample::values::Values;
 
 pub const EBS: Kind = Kind::host(
     "ebs",
-    "us for which a volume of Amazon's block store was held back, by limit: `volume_iops_us`, `volume_bytes_us`, \
-     `instance_iops_us`, `instance_bytes_us`; `queue`; nothing without such a volume (NVMe log page 0xD0, for root)",
+    "us for which a volume of Amazon's block store, or an instance's own disk, was held back, by limit: \
+     `volume_iops_us`, `volume_bytes_us`, `instance_iops_us`, `instance_bytes_us`; `queue`; nothing without such a \
+     volume (NVMe log page 0xD0, for root)",
     |host: &Host| {
         Box::new(Volumes {
             is_live: host.root.as_os_str() == "/",
@@ -27,12 +29,13 @@ pub const EBS: Kind = Kind::host(
 )
 .every(2);
 
-const MODEL: &str = "Amazon Elastic Block Store";
+/// What a model is called, and what its page begins with.
+const STORE: (&str, u32) = ("Amazon Elastic Block Store", 0x3c23_b510);
+const LOCAL: (&str, u32) = ("Amazon EC2 NVMe Instance Storage", 0xec2c_0d7e);
 const COLUMNS: [&str; 5] =
     ["volume_iops_us", "volume_bytes_us", "instance_iops_us", "instance_bytes_us", "queue"];
 /// Where the first of them is: after a mark, a reserved word, and six counters of operations, bytes and times.
 const FIRST: usize = 56;
-const MARK: u32 = 0x3c23_b510;
 const PAGE_BYTES: usize = 4096;
 /// linux/nvme_ioctl.h: _IOWR('N', 0x41, struct nvme_admin_cmd); the command Get Log Page of NVMe.
 const ADMIN: u32 = 0xc048_4e41;
@@ -74,36 +77,42 @@ impl Sample for Volumes {
             return Err(io::Error::new(io::ErrorKind::Unsupported, message).into());
         }
         let mut rows = Vec::new();
-        for (controller, namespace) in volumes {
-            let page = log_page(&self.devices.join(&controller)).with_context(|| {
-                format!("cannot read log page 0xD0 of /dev/{controller}, which only root may")
-            })?;
-            rows.push((namespace, numbers(&page)?));
+        for (controller, (model, mark)) in volumes {
+            match log_page(&self.devices.join(&controller)) {
+                Ok(page) => rows.push((format!("{controller}n1"), numbers(&page, mark)?)),
+                // Disks of older instances have no such page.
+                Err(error) if model == LOCAL.0 && error.kind() == io::ErrorKind::Other => {}
+                Err(error) => {
+                    return Err(error).with_context(|| {
+                        format!("cannot read log page 0xD0 of /dev/{controller}, which only root may")
+                    });
+                }
+            }
         }
         values.table(&COLUMNS, &rows);
         Ok(())
     }
 }
 
-/// Controllers of such volumes, each with its block device: `nvme1`, `nvme1n1`.
-fn volumes(controllers: &Path) -> Vec<(String, String)> {
+/// Controllers of such volumes, `nvme1`, and what they are.
+fn volumes(controllers: &Path) -> Vec<(String, (&'static str, u32))> {
     let mut found: Vec<_> = fs::read_dir(controllers)
         .into_iter()
         .flatten()
         .flatten()
-        .filter(|entry| {
-            fs::read_to_string(entry.path().join("model")).is_ok_and(|model| model.trim() == MODEL)
+        .filter_map(|entry| {
+            let model = fs::read_to_string(entry.path().join("model")).ok()?;
+            let kind = [STORE, LOCAL].into_iter().find(|(name, _)| *name == model.trim())?;
+            Some((entry.file_name().into_string().ok()?, kind))
         })
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .map(|name| (name.clone(), format!("{name}n1")))
         .collect();
     found.sort();
     found
 }
 
-fn numbers(page: &[u8; PAGE_BYTES]) -> anyhow::Result<[u64; COLUMNS.len()]> {
+fn numbers(page: &[u8; PAGE_BYTES], expected: u32) -> anyhow::Result<[u64; COLUMNS.len()]> {
     let mark = u32::from_le_bytes(page[..4].try_into()?);
-    ensure!(mark == MARK, "the log page begins with {mark:#x}, not with {MARK:#x}");
+    ensure!(mark == expected, "the log page begins with {mark:#x}, not with {expected:#x}");
     let mut numbers = [0; COLUMNS.len()];
     for (number, bytes) in numbers.iter_mut().zip(page[FIRST..].chunks_exact(8)) {
         *number = u64::from_le_bytes(bytes.try_into()?);
@@ -135,14 +144,16 @@ fn log_page(device: &Path) -> io::Result<[u8; PAGE_BYTES]> {
 
 #[cfg(test)]
 mod tests {
-    use super::{COLUMNS, Command, EBS, FIRST, MARK, PAGE_BYTES, Volumes, log_page, numbers, volumes};
+    use super::{
+        COLUMNS, Command, EBS, FIRST, LOCAL, PAGE_BYTES, STORE, Volumes, log_page, numbers, volumes,
+    };
     use crate::sample::sampler::Sample;
     use crate::sample::values::Values;
     use std::fs;
 
     fn page() -> [u8; PAGE_BYTES] {
         let mut page = [0; PAGE_BYTES];
-        page[..4].copy_from_slice(&MARK.to_le_bytes());
+        page[..4].copy_from_slice(&STORE.1.to_le_bytes());
         for number in 0..11_u64 {
             let at = 8 + 8 * usize::try_from(number).unwrap();
             page[at..at + 8].copy_from_slice(&(100 + number).to_le_bytes());
@@ -152,11 +163,13 @@ mod tests {
 
     #[test]
     fn times_come_after_the_six_counters() {
-        assert_eq!(numbers(&page()).unwrap(), [106, 107, 108, 109, 110]);
+        assert_eq!(numbers(&page(), STORE.1).unwrap(), [106, 107, 108, 109, 110]);
         assert_eq!(COLUMNS.len() * 8 + FIRST, 96);
         assert_eq!(size_of::<Command>(), 72);
-        let error = numbers(&[7; PAGE_BYTES]).unwrap_err().to_string();
+        let error = numbers(&[7; PAGE_BYTES], STORE.1).unwrap_err().to_string();
         assert!(error.contains("not with 0x3c23b510"), "{error}");
+        // A page of the other kind has its times elsewhere, for all that is known.
+        assert!(numbers(&page(), LOCAL.1).is_err());
     }
 
     fn host(model: &str) -> tempfile::TempDir {
@@ -170,10 +183,11 @@ mod tests {
     }
 
     #[test]
-    fn only_volumes_of_the_block_store_are_asked() {
+    fn only_volumes_of_amazon_are_asked() {
         let root = host("Amazon Elastic Block Store");
-        assert_eq!(volumes(root.path()), [("nvme1".to_owned(), "nvme1n1".to_owned())]);
-        assert!(volumes(host("Amazon EC2 NVMe Instance Storage").path()).is_empty());
+        assert_eq!(volumes(root.path()), [("nvme1".to_owned(), STORE)]);
+        assert_eq!(volumes(host(LOCAL.0).path()), [("nvme1".to_owned(), LOCAL)]);
+        assert!(volumes(host("Amazon EC2 NVMe").path()).is_empty());
         assert!(volumes(&root.path().join("none")).is_empty());
     }
 

@@ -8,6 +8,9 @@ from headrace.host.window import Window
 LEFT = 0.10
 #: Pages per second that the kernel looks at in the background, below which it does not look for memory.
 AT_REST_S = 100.0
+#: Share of the time in which tasks waited for memory, and pages per second read from swap, where it is short. One
+#: now and then is an old page of an idle process; some belong to a busy one; hundreds hold the host back.
+WAITED, SWAPPED_IN_S, MUCH_SWAPPED_IN_S = 0.05, 10.0, 256.0
 #: Events of the server's own control groups that say they reached a limit.
 REACHED = ("memory_high", "memory_max", "memory_oom", "memory_oom_kill")
 
@@ -48,3 +51,23 @@ def direct_reclaim(window: Window) -> float | None:
     rates = [window.rate("vmstat", name) for name in metrics if name != "pgscan_direct_throttle"]
     known = [rate for rate in rates if rate is not None]
     return sum(known) if known else None
+
+
+def is_memory_short(window: Window, pages_s: float = SWAPPED_IN_S) -> bool:
+    """Whether tasks waited for memory, or for so many pages from swap, and not at the limits of other groups."""
+    waited, read = window.rate("psi", "some_total_us", "memory"), window.rate("vmstat", "pswpin")
+    waits = (waited or 0.0) / 1e6 >= WAITED or (read or 0.0) >= pages_s
+    return waits and not waits_in_other_groups(window)
+
+
+def reclaimable_cache_bytes(window: Window) -> float | None:
+    """What ZFS's cache gives back when memory is short: all above its lower limit (zfs(4), zfs_arc_min).
+
+    The kernel counts this cache as used. None without ZFS, and where it was not sampled. 0 in a container that
+    sees the cache of its host, whose limit is above all memory here: what the container uses is without it.
+    """
+    size, least = window.gauge("zfs", "size"), window.last("zfs", "c_min")
+    total, most = window.last("memory", "MemTotal"), window.last("zfs", "c_max")
+    if size is not None and total and max(most or 0.0, size.low) > total:
+        return 0.0
+    return None if size is None else max(size.low - (least or 0.0), 0.0)

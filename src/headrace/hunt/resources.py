@@ -31,7 +31,14 @@ from headrace.hunt import gaps, io_waits, namespaced, sessions, stacked, users
 from headrace.hunt.hot_cores import BY_INTERRUPTS, FULL, Hot, hot, shares
 from headrace.hunt.hot_cores import percent as _percent
 from headrace.hunt.hot_cores import sentence as of_several
-from headrace.hunt.reclaim import direct_reclaim, in_groups_only, waits_in_other_groups
+from headrace.hunt.reclaim import (
+    MUCH_SWAPPED_IN_S,
+    direct_reclaim,
+    in_groups_only,
+    is_memory_short,
+    reclaimable_cache_bytes,
+    waits_in_other_groups,
+)
 
 #: Above this a resource is worth a look, though nothing waits for it yet.
 BUSY = 0.70
@@ -427,19 +434,6 @@ def _level_of(
     return Level.BUSY if is_busy else Level.FINE, measured
 
 
-def reclaimable_cache_bytes(window: Window) -> float | None:
-    """What ZFS's cache gives back when memory is short: all above its lower limit (zfs(4), zfs_arc_min).
-
-    The kernel counts this cache as used. None without ZFS, and where it was not sampled. 0 in a container that
-    sees the cache of its host, whose limit is above all memory here: what the container uses is without it.
-    """
-    size, least = window.gauge("zfs", "size"), window.last("zfs", "c_min")
-    total, most = window.last("memory", "MemTotal"), window.last("zfs", "c_max")
-    if size is not None and total and max(most or 0.0, size.low) > total:
-        return 0.0
-    return None if size is None else max(size.low - (least or 0.0), 0.0)
-
-
 def _memory(window: Window, facts: HostFacts) -> Iterator[ResourceUsage]:
     available = window.gauge("memory", "MemAvailable")
     total = window.last("memory", "MemTotal")
@@ -458,7 +452,7 @@ def _memory(window: Window, facts: HostFacts) -> Iterator[ResourceUsage]:
         waits.append("at the limits of other control groups: the host had enough")
     if reclaim and reclaim >= 1:
         waits.append(f"{reclaim:,.0f} pages/s scanned by tasks that had to free memory themselves")
-    is_short = not of_others and ((pressure or 0) >= PRESSURE_SEEN or (swapped_in or 0) >= 256)
+    is_short = is_memory_short(window, MUCH_SWAPPED_IN_S)
     is_short |= kills > 0 and not in_groups_only(window)
     if available is None or not total:
         # Kernels before 3.14 do not have it. The absence of swapping means little: the page cache may be almost

@@ -20,7 +20,10 @@ ALLOWANCES = {
     "conntrack_allowance_exceeded": ("its tracked connections", "connections"),
     "linklocal_allowance_exceeded": ("its packets to local services (DNS, time, metadata)", "local"),
     "ratelimit_packets": ("the rate of its virtual card", "bandwidth"),
+    "ratelimit_bytes": ("the rate of its virtual card", "bandwidth"),
 }
+#: A packet of a bulk transfer, where the card counts bytes.
+PACKET_BYTES = 1500.0
 STEPS = {
     "bandwidth": "Send less: fewer columns and rows, compressed replication, dumps at other hours. An "
     "instance that bursts is slower once its credits are used: a larger size has a higher baseline.",
@@ -38,7 +41,8 @@ VOLUME_LIMITS = {
     "instance_iops_us": ("instance", "operations per second to all its volumes"),
     "instance_bytes_us": ("instance", "throughput to all its volumes"),
 }
-BLOCK_STORE = "Amazon Elastic Block Store"
+#: The models: volumes of the block store, and the instance's own disks.
+BLOCK_STORE, LOCAL = "Amazon Elastic Block Store", "Amazon EC2 NVMe Instance Storage"
 
 
 @rule(
@@ -64,11 +68,7 @@ def cloud_holds_packets_back(evidence: Evidence) -> Iterator[Match]:
         return
     names = {name for metric in ALLOWANCES for name in evidence.window.labels("allowance", metric)}
     for name in sorted(names):
-        held = {
-            metric: rate
-            for metric in ALLOWANCES
-            if (rate := evidence.window.rate("allowance", metric, name) or 0.0) >= HELD_BACK_S
-        }
+        held = _held_back(evidence, name)
         if not held:
             continue
         packets = sum(evidence.window.rate("network", f"{way}_packets", name) or 0.0 for way in ("rx", "tx"))
@@ -81,7 +81,10 @@ def cloud_holds_packets_back(evidence: Evidence) -> Iterator[Match]:
             f"the cloud holds back or drops {held[worst]:,.0f} packets/s of {name}: the instance has reached the "
             f"limit of {what}.",
             (
-                *(number(f"{metric}/s", rate, ",.1f") for metric, rate in held.items()),
+                *(
+                    number(f"{metric}/s", evidence.window.rate("allowance", metric, name) or 0.0, ",.1f")
+                    for metric in held
+                ),
                 number("packets/s", packets, ",.0f"),
                 *(() if available is None else (number("connections left", available, ",.0f"),)),
             ),
@@ -90,8 +93,21 @@ def cloud_holds_packets_back(evidence: Evidence) -> Iterator[Match]:
         )
 
 
+def _held_back(evidence: Evidence, name: str) -> dict[str, float]:
+    """Packets per second that each limit of an interface held back; at least so many where bytes are counted."""
+    found = {metric: evidence.window.rate("allowance", metric, name) or 0.0 for metric in ALLOWANCES}
+    found["ratelimit_bytes"] /= PACKET_BYTES
+    if found["ratelimit_packets"]:
+        found["ratelimit_bytes"] = 0.0
+    return {metric: rate for metric, rate in found.items() if rate >= HELD_BACK_S}
+
+
 def _block_store(evidence: Evidence) -> list[Mapping[str, Any]]:
-    return [row for row in evidence.rows("block_devices") if BLOCK_STORE in str(row.get("model") or "")]
+    return [
+        row
+        for row in evidence.rows("block_devices")
+        if any(each in str(row.get("model") or "") for each in (BLOCK_STORE, LOCAL))
+    ]
 
 
 @rule(
@@ -114,6 +130,9 @@ def volume_at_its_limit(evidence: Evidence) -> Iterator[Match]:
     if "ebs" not in evidence.window.samplers():
         why = evidence.window.errors.get("ebs", "the sampler ebs did not run, or not as root")
         raise NotEnough(f"how long {volumes[0]['name']} was held back is unknown: {why}")
+    measured = {name for metric in VOLUME_LIMITS for name in evidence.window.labels("ebs", metric)}
+    if not any(str(volume["name"]) in measured for volume in volumes):
+        raise NotEnough(f"how long {volumes[0]['name']} was held back is unknown: it does not tell")
     for volume in volumes:
         name = str(volume["name"])
         held = {metric: (evidence.window.rate("ebs", metric, name) or 0.0) / 1e6 for metric in VOLUME_LIMITS}
@@ -121,6 +140,8 @@ def volume_at_its_limit(evidence: Evidence) -> Iterator[Match]:
         if held[worst] < HELD:
             continue
         whose, what = VOLUME_LIMITS[worst]
+        is_local = LOCAL in str(volume["model"])
+        what = what.replace("to all its volumes", "of its own disks") if is_local else what
         device = evidence.devices.get(name)
         # Of the instance's limit all volumes have a part.
         is_apart = whose == "volume" and evidence.own_devices is not None and name not in evidence.own_devices
@@ -140,12 +161,17 @@ def volume_at_its_limit(evidence: Evidence) -> Iterator[Match]:
                 ),
                 *(() if device is None else (number("operations/s", device.operations, ",.0f"),)),
             ),
-            (Remedy(steps=_more_of(whose, what)),),
+            (Remedy(steps=_more_of(whose, what, is_local=is_local)),),
             Severity.ADVICE if is_apart else Severity.LIMIT if held[worst] >= HELD_LONG else None,
         )
 
 
-def _more_of(whose: str, what: str) -> tuple[str, ...]:
+def _more_of(whose: str, what: str, *, is_local: bool) -> tuple[str, ...]:
+    if is_local:
+        return (
+            "Choose an instance type with more or larger disks of its own, or spread the data over all that this "
+            "one has.",
+        )
     if whose == "instance":
         return (
             "Choose an instance type with more bandwidth to its volumes: more than the volumes may do together. "

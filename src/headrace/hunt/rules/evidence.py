@@ -23,6 +23,7 @@ from headrace.host.facts import HostFacts, OfServer
 from headrace.host.snapshot import Snapshot
 from headrace.host.window import Gauge, Window
 from headrace.hunt import namespaced, resources, server_alone, sessions
+from headrace.hunt.reclaim import reclaimable_cache_bytes
 from headrace.hunt.resources import ResourceUsage, Verdict
 from headrace.hunt.users import Group, Program, groups, programs
 from headrace.knobs.knob import Versions
@@ -254,7 +255,7 @@ class Evidence:
         """The least memory that the kernel could hand out in the window. Raises NotEnough, also with ZFS whose
         cache was not sampled: the kernel counts it as used, and most of it is not."""
         low = self.gauge("memory", "MemAvailable").low
-        cache = resources.reclaimable_cache_bytes(self.window)
+        cache = reclaimable_cache_bytes(self.window)
         if cache is None and self.facts.has_zfs:
             raise NotEnough(
                 "ZFS's cache counts as used memory here, and its size was not sampled (sampler zfs)"

@@ -8,6 +8,7 @@ from typing import Any
 from headrace.base.model import Value
 from headrace.host.cores import Core
 from headrace.hunt.hot_cores import FULL
+from headrace.hunt.rules import sizes
 from headrace.hunt.rules.evidence import MIB, Evidence, NotEnough, number, share, size
 from headrace.hunt.rules.pool import STEP_BYTES
 from headrace.hunt.rules.rule import Confidence, Match, Remedy, Severity, rule
@@ -460,9 +461,10 @@ def key_cache_too_small(evidence: Evidence) -> Iterator[Match]:
         return
     engines = evidence.settings.get("engines") or ()
     indexes = sum(float(e.get("index_bytes") or 0) for e in engines if e["engine"] == "MyISAM")
-    idle = 0.25 * evidence.gauge("memory", "MemAvailable").low if evidence.has_host else 0.0
+    available = evidence.gauge("memory", "MemAvailable").low if evidence.has_host else 0.0
+    idle = min(0.25 * available, sizes.spare_bytes(evidence))
     # All index blocks, if memory has room for them; what is in the key cache leaves the page cache.
-    wanted = max(int(min(indexes, cache + idle)), 8 * MIB) // MIB * MIB
+    wanted = max(int(min(indexes, cache + idle)), min(8 * MIB, int(cache + idle))) // MIB * MIB
     larger = (
         (Remedy({"server.key_buffer_size": min(wanted, 4 << 30)}, label="a larger cache"),)
         if wanted > cache + STEP_BYTES / 128

@@ -8,13 +8,11 @@ from typing import Any
 
 from headrace.base.counted import counted
 from headrace.base.model import Value
-from headrace.hunt.reclaim import in_groups_only, waits_in_other_groups
+from headrace.hunt.reclaim import SWAPPED_IN_S, in_groups_only, is_memory_short, waits_in_other_groups
 from headrace.hunt.resources import PRESSURE_SEEN
 from headrace.hunt.rules.evidence import GIB, MIB, Evidence, NotEnough, number, share, size
 from headrace.hunt.rules.rule import Confidence, Match, Remedy, Severity, rule
 
-#: One page from swap now and then is an old page of an idle process; this many belong to a busy one.
-SWAPPED_IN_S = 10.0
 #: Red Hat's guides for databases advise no more than this; TuneD's oracle profile sets it.
 SWAPPINESS = 10
 #: Swap that is compressed memory.
@@ -45,12 +43,9 @@ _VM = "Linux Documentation/admin-guide/sysctl/vm.rst"
 
 def is_short(evidence: Evidence) -> bool:
     """Whether something waits for memory, or little of it is left. Without PSI only the rest shows it."""
-    waited = (evidence.window.rate("psi", "some_total_us", "memory") or 0.0) / 1e6
-    read = evidence.window.rate("vmstat", "pswpin") or 0.0
-    waits = waited >= PRESSURE_SEEN or read >= SWAPPED_IN_S
     if evidence.available_bytes() < ENOUGH_AVAILABLE * evidence.memory_bytes():
         return True
-    return waits and not waits_in_other_groups(evidence.window)
+    return is_memory_short(evidence.window)
 
 
 def _swap_used(evidence: Evidence) -> float:

@@ -111,7 +111,7 @@ def growth(evidence: Evidence) -> tuple[float, float]:
     limit, resident = _group_limit(evidence), (evidence.process or {}).get("rss_bytes")
     if limit is not None and resident is not None:
         available = min(available, max(limit - resident, 0.0))
-    idle = max(available - RESERVE * total, 0.0)
+    idle = 0.0 if sizes.is_short(evidence) else max(available - RESERVE * total, 0.0)
     most = min(pool + idle, SHARE_OF_MEMORY * total)
     if evidence.has_variable("innodb_buffer_pool_size_max"):  # MariaDB 10.11.12: set at the start
         most = min(most, evidence.number("innodb_buffer_pool_size_max"))

@@ -13,6 +13,7 @@ from typing import Any
 from headrace.base.errors import HostUnknown
 from headrace.base.model import Value, Vendor
 from headrace.host.devices import VIRTUAL, class_of
+from headrace.hunt.reclaim import in_groups_only, is_memory_short
 from headrace.hunt.rules.evidence import GIB, MIB, Evidence, NotEnough
 from headrace.knobs.knob import Versions
 
@@ -81,11 +82,30 @@ def group_limit(process: Mapping[str, Any]) -> float | None:
     return min((float(limit) for limit in limits if isinstance(limit, int) and limit > 0), default=None)
 
 
+def is_short(evidence: Evidence) -> bool:
+    """Whether tasks of the host wait for memory, or were killed for lack of it: nothing may grow."""
+    window = evidence.window
+    if (window.growth("vmstat", "oom_kill") or 0.0) > 0 and not in_groups_only(window):
+        return True
+    # Only the server's own groups are sampled.
+    own = (
+        window.growth("cgroup", "memory_oom_kill", each)
+        for each in window.labels("cgroup", "memory_oom_kill")
+    )
+    return any(own) or is_memory_short(window)
+
+
+def least(evidence: Evidence, name: str) -> int:
+    """The server's default, below which no size is advised; 0 where memory is short: nothing grows to it."""
+    return 0 if is_short(evidence) else default(evidence, name)
+
+
 def spare_bytes(evidence: Evidence) -> float:
     """Memory that is available to the server at its worst moment, less a reserve.
 
     Of a server whose host is unknown: what is left of the memory that was given when all sessions use their
-    buffers; 0 if none was given, so that nothing is proposed to grow.
+    buffers; 0 if none was given, so that nothing is proposed to grow. None is spare either where tasks wait for
+    memory, or were killed for it, whatever the kernel calls available.
     """
     if not evidence.has_host:
         given = evidence.facts.given_memory_bytes
@@ -94,6 +114,8 @@ def spare_bytes(evidence: Evidence) -> float:
         return max((1 - RESERVE) * given - taken, 0.0) if given else 0.0
     total = evidence.last("memory", "MemTotal")
     available = evidence.available_bytes()
+    if is_short(evidence):
+        return 0.0
     process = evidence.process or {}
     limit = group_limit(process)
     if limit is not None and process.get("rss_bytes") is not None:
@@ -109,7 +131,7 @@ def sessions(evidence: Evidence) -> float:
 def per_session(evidence: Evidence, name: str, wanted: float) -> int:
     """A buffer of every session: a power of two, at least the default, and all of them within the spare memory."""
     most = OF_SPARE * spare_bytes(evidence) / sessions(evidence) + evidence.number(name)
-    return max(default(evidence, name), power_of_two(wanted, most))
+    return max(least(evidence, name), power_of_two(wanted, most))
 
 
 def power_of_two(wanted: float, most: float) -> int:
@@ -147,13 +169,15 @@ def temporary_tables(evidence: Evidence) -> dict[str, Value]:
     """
     running = max(evidence.gauge("mysql_status", "threads_running").high, 1.0)
     found: dict[str, Value] = {}
+    if is_short(evidence):
+        return found
     names = ["tmp_table_size", "max_heap_table_size"]
     if is_temptable(evidence):
         names = ["tmp_table_size"] if evidence.version in BOUNDED_TEMPTABLE else []
-    least = default(evidence, "tmp_table_size")
+    lowest = default(evidence, "tmp_table_size")
     now = min((evidence.number(name) for name in names), default=0.0)
     room = OF_SPARE * spare_bytes(evidence)
-    wanted = max(least, power_of_two(min(max(4 * now, least), LARGEST_TABLE), now + room / running))
+    wanted = max(lowest, power_of_two(min(max(4 * now, lowest), LARGEST_TABLE), now + room / running))
     if names and wanted > now:
         found = {f"server.{name}": wanted for name in names if evidence.number(name) < wanted}
     if is_temptable(evidence):
@@ -171,8 +195,8 @@ def shared_temporary_memory(evidence: Evidence) -> dict[str, Value]:
     each = evidence.number("tmp_table_size") if evidence.version in BOUNDED_TEMPTABLE else 0.0
     needed = max(running * min(each, LARGEST_TABLE), 4 * now, default(evidence, "temptable_max_ram"))
     most = now + OF_SPARE * spare_bytes(evidence)
-    # A limit and no allocation: the default is safe whatever is free.
-    wanted = max(int(min(needed, most) // SHARED_STEP) * SHARED_STEP, default(evidence, "temptable_max_ram"))
+    # A limit and no allocation: the default is safe whatever is free, unless tasks wait for memory already.
+    wanted = max(int(min(needed, most) // SHARED_STEP) * SHARED_STEP, least(evidence, "temptable_max_ram"))
     return {"server.temptable_max_ram": wanted} if wanted > now else {}
 
 
@@ -196,7 +220,8 @@ def table_cache(evidence: Evidence) -> int:
         parts = evidence.number("table_open_cache_instances")
     needed = max(_tables(evidence) * max(sessions(evidence), parts), 2 * now)
     most = min(LARGEST_TABLE_CACHE, now + OF_SPARE * spare_bytes(evidence) / TABLE_BYTES)
-    return int(max(min(needed, max(most, 2 * now)), default(evidence, "table_open_cache")))
+    floor = now if is_short(evidence) else 2 * now
+    return int(max(min(needed, max(most, floor)), least(evidence, "table_open_cache")))
 
 
 def open_files(evidence: Evidence, used: float = 0.0) -> int:
@@ -217,7 +242,7 @@ def definition_cache(evidence: Evidence) -> dict[str, Value]:
     now = evidence.number("table_definition_cache")
     needed = min(max(1.1 * _tables(evidence), 2 * now), max(LARGEST_TABLE_CACHE, 2 * now))
     room = now + OF_SPARE * spare_bytes(evidence) / DEFINITION_BYTES
-    wanted = int(max(min(needed, room), default(evidence, "table_definition_cache")))
+    wanted = int(max(min(needed, room), least(evidence, "table_definition_cache")))
     return {"server.table_definition_cache": wanted} if wanted > now else {}
 
 
