@@ -95,11 +95,11 @@ def cloud_holds_packets_back(evidence: Evidence) -> Iterator[Match]:
 
 def _held_back(evidence: Evidence, name: str) -> dict[str, float]:
     """Packets per second that each limit of an interface held back; at least so many where bytes are counted."""
-    found = {metric: evidence.window.rate("allowance", metric, name) or 0.0 for metric in ALLOWANCES}
-    found["ratelimit_bytes"] /= PACKET_BYTES
-    if found["ratelimit_packets"]:
-        found["ratelimit_bytes"] = 0.0
-    return {metric: rate for metric, rate in found.items() if rate >= HELD_BACK_S}
+    rates = {metric: evidence.window.rate("allowance", metric, name) or 0.0 for metric in ALLOWANCES}
+    rates["ratelimit_bytes"] /= PACKET_BYTES
+    if rates["ratelimit_packets"]:
+        rates["ratelimit_bytes"] = 0.0
+    return {metric: rate for metric, rate in rates.items() if rate >= HELD_BACK_S}
 
 
 def _block_store(evidence: Evidence) -> list[Mapping[str, Any]]:

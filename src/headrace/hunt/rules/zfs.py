@@ -63,15 +63,15 @@ def _of_tables(evidence: Evidence) -> list[str]:
     known = process.get("datadir"), process.get("working_directory")
     real = real_path(directory, known[0] or directory, known[1]).rstrip("/")
     logs = [real_path(path, known[0] or directory, known[1]) for path in _paths(evidence).values()]
-    found = [first]
+    datasets = [first]
     for mount in mounts:
         place = str(mount.get("mount_point"))
         is_inside = lies_below(place, real) and place != real
         # A database's directory has no name with a #: the server's own have.
         is_own = "#" in place.removeprefix(real) or any(lies_below(path, place) for path in logs)
         if mount.get("kind") == "zfs" and is_inside and not is_own:
-            found.append(str(mount.get("source")))
-    return list(dict.fromkeys(found))
+            datasets.append(str(mount.get("source")))
+    return list(dict.fromkeys(datasets))
 
 
 def _set(name: str, value: str, dataset: str) -> str:
