@@ -191,6 +191,7 @@ fn conduct<M>(
             Pacing::Open { .. } => "open",
         },
         has_faster_warmup: load.spec.has_faster_warmup(),
+        has_peak_before: load.spec.has_peak_before(),
         needs,
         doubts: &[],
     };

@@ -210,7 +210,22 @@ impl Spec {
         let within = due_until(&pieces, self.warmup_s + self.seconds) - before;
         before * self.seconds > FASTER * within * self.warmup_s
     }
+
+    /// Whether some last part of the warm-up has more than the window: the mean of all of it may hide a peak.
+    pub fn has_peak_before(&self) -> bool {
+        let Ok(Some(pieces)) = self.pieces() else { return false };
+        let before = due_until(&pieces, self.warmup_s);
+        let within = due_until(&pieces, self.warmup_s + self.seconds) - before;
+        (1..=TAILS).any(|part| {
+            let tail_s = self.warmup_s * f64::from(part) / f64::from(TAILS);
+            let due = before - due_until(&pieces, self.warmup_s - tail_s);
+            due * self.seconds > FASTER * within * tail_s
+        })
+    }
 }
+
+/// Parts of the warm-up, each to its end, in which a peak is looked for.
+const TAILS: u32 = 64;
 
 /// Operations that are due in so many seconds of a profile, which begins again when it ends.
 fn due_until(pieces: &[Piece], length_s: f64) -> f64 {
@@ -293,6 +308,26 @@ mod tests {
         assert!(!is_faster(3.0, rise));
         assert!(!is_faster(3.0, r#"{"kind": "open", "rate_ops_s": 100}"#));
         assert!(!is_faster(3.0, r#"{"kind": "closed"}"#));
+    }
+
+    #[test]
+    fn a_peak_at_the_end_of_a_slow_warm_up_is_found() {
+        let found = |pacing: &str| {
+            let text = format!(
+                r#"{{"workload": {{"kind": "oltp"}}, "connections": 4, "warmup_s": 10, "seconds": 4, "pacing": {pacing}}}"#
+            );
+            let spec = serde_json::from_str::<Spec>(&text).unwrap();
+            (spec.has_faster_warmup(), spec.has_peak_before())
+        };
+        let peak = r#"{"kind": "open", "profile": [{"seconds": 9.5, "from_ops_s": 5, "to_ops_s": 5},
+            {"seconds": 0.5, "from_ops_s": 1500, "to_ops_s": 1500}, {"seconds": 4, "from_ops_s": 100, "to_ops_s": 100}]}"#;
+        assert_eq!(found(peak), (false, true));
+        // A peak that is over long before.
+        let early = r#"{"kind": "open", "profile": [{"seconds": 0.1, "from_ops_s": 1500, "to_ops_s": 1500},
+            {"seconds": 9.9, "from_ops_s": 5, "to_ops_s": 5}, {"seconds": 4, "from_ops_s": 100, "to_ops_s": 100}]}"#;
+        assert_eq!(found(early), (false, false));
+        assert_eq!(found(r#"{"kind": "open", "rate_ops_s": 100}"#), (false, false));
+        assert_eq!(found(r#"{"kind": "closed"}"#), (false, false));
     }
 
     #[test]

@@ -52,6 +52,8 @@ pub struct Title<'a> {
     pub pacing: &'static str,
     /// More operations a second are due in the warm-up than in the window.
     pub has_faster_warmup: bool,
+    /// They are in some last part of the warm-up, as in a peak just before the window.
+    pub has_peak_before: bool,
     /// What the schedule needs of this machine's cores, where that was looked at.
     pub needs: Option<Needs>,
     /// What may fail for lack of something, in sentences.
@@ -268,9 +270,14 @@ impl<'a> Lines<'a> {
         let waited = self.largest_share(|used| used.waited_ns);
         let unfinished: u64 = self.ends.iter().map(|end| end.unfinished).sum();
         let mut judged = self.own_delay(&lateness, &unseen, busiest, waited).judge();
-        let left_over = self.ends.iter().map(|end| end.whole.left_over).sum();
-        if self.title.has_faster_warmup {
-            judged.warm_up(left_over, self.response.count());
+        let left_over: u64 = self.ends.iter().map(|end| end.whole.left_over).sum();
+        let left_behind: u64 = self.ends.iter().map(|end| end.whole.left_behind).sum();
+        // A server that cannot keep up is as far behind at the end: that is the window's own doing.
+        let is_made_up_for = 2 * left_behind < left_over;
+        let is_planned = self.title.has_faster_warmup || (self.title.has_peak_before && is_made_up_for);
+        let is_queue = is_made_up_for && left_over > self.title.connections as u64;
+        if is_planned || (is_queue && self.title.pacing != CLOSED) {
+            judged.warm_up(left_over, self.response.count(), is_planned);
         }
         if was_stopped {
             judged.invalid.push("stopped before its end".to_owned());
@@ -417,15 +424,22 @@ struct Judged {
 
 impl Judged {
     /// Operations that were due in the warm-up and sent in the window, and all that succeeded in the window.
-    fn warm_up(&mut self, left_over: u64, operations: u64) {
+    /// Whether the server was slow in the warm-up may depend on the treatment, so only the plan's rates make it invalid.
+    fn warm_up(&mut self, left_over: u64, operations: u64, is_planned: bool) {
         let share = left_over as f64 / operations.max(left_over).max(1) as f64;
         if share < WARN_LEFT_SHARE {
             return;
         }
-        let list = if share < LARGEST_LEFT_SHARE { &mut self.warnings } else { &mut self.invalid };
+        let is_invalid = is_planned && share >= LARGEST_LEFT_SHARE;
+        let list = if is_invalid { &mut self.invalid } else { &mut self.warnings };
+        let (why, help) = if is_planned {
+            (", at its higher rate,", "give the warm-up the window's rate")
+        } else {
+            (", in which the server could not keep up,", "a longer warm-up helps")
+        };
         list.push(format!(
-            "{left_over} operations, {:.0}% of the window's, were due in the warm-up, at its higher rate, and still \
-             waiting when the window began: their wait is in its latencies; give the warm-up the window's rate",
+            "{left_over} operations, {:.0}% of the window's, were due in the warm-up{why} and still waiting when the \
+             window began: their wait is in its latencies; {help}",
             share * 100.0
         ));
     }
@@ -532,15 +546,17 @@ mod tests {
 
     #[test]
     fn what_a_faster_warm_up_left_over_is_said_and_must_not_decide() {
-        let left_over = |count| {
+        let left_over = |count, is_planned| {
             let mut judged = Judged::default();
-            judged.warm_up(count, 1000);
+            judged.warm_up(count, 1000, is_planned);
             counts(&judged)
         };
         assert_eq!(
-            [0, 9, 10, 99, 100, 2000].map(left_over),
+            [0, 9, 10, 99, 100, 2000].map(|count| left_over(count, true)),
             [(0, 0), (0, 0), (0, 1), (0, 1), (1, 0), (1, 0)]
         );
+        // A server that was slow until it was warm: said, and no reason to leave its trials out.
+        assert_eq!([9, 10, 2000].map(|count| left_over(count, false)), [(0, 0), (0, 1), (0, 1)]);
     }
 
     #[test]

@@ -77,6 +77,8 @@ pub struct Whole {
     pub lag: Sparse,
     /// Operations that were due before the window and could only be sent in it.
     pub left_over: u64,
+    /// Those that were due in the window and could only be sent after it.
+    pub left_behind: u64,
 }
 
 /// The recorder of one thread.
@@ -94,6 +96,7 @@ pub struct Recorder {
     /// Delay against an assigned schedule, whatever its cause.
     lag: Histogram,
     left_over: u64,
+    left_behind: u64,
     last_end_ns: u64,
 }
 
@@ -112,6 +115,7 @@ impl Recorder {
             unseen: Histogram::default(),
             lag: Histogram::default(),
             left_over: 0,
+            left_behind: 0,
             last_end_ns: 0,
         }
     }
@@ -156,7 +160,9 @@ impl Recorder {
     #[inline]
     fn over(&mut self, times: Times) {
         let window = self.window_start_ns;
-        self.left_over += u64::from(times.intended_ns < window && times.sent_ns >= window);
+        let is_over = |border_ns| u64::from(times.intended_ns < border_ns && times.sent_ns >= border_ns);
+        self.left_over += is_over(window);
+        self.left_behind += is_over(self.window_end_ns);
         self.last_end_ns = times.ended_ns;
     }
 
@@ -229,6 +235,7 @@ impl Recorder {
             unseen: self.unseen.take(),
             lag: self.lag.take(),
             left_over: self.left_over,
+            left_behind: self.left_behind,
         }
     }
 }

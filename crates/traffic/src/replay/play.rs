@@ -262,6 +262,7 @@ impl Stage<'_> {
             connections: 0,
             pacing: RECORDED,
             has_faster_warmup: false,
+            has_peak_before: false,
             needs,
             doubts: &replay.doubts,
         };
