@@ -253,6 +253,24 @@ def test_a_host_that_was_idle_when_planned_and_serves_now_is_not_changed_unjudge
     assert "one" not in book.state.verdicts
 
 
+def test_a_host_that_begins_to_serve_while_it_is_watched_does_not_keep_what_nobody_judged(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, *others = world.plan.stages
+    world.idle = {"ar1"}
+    apply = Modelled.apply
+
+    async def then_serves(self: Modelled, *, lasting: str = "") -> str:
+        self.world.idle.clear()
+        return await apply(self, lasting=lasting)
+
+    monkeypatch.setattr(Modelled, "apply", then_serves)
+    book = go(Book.make(replace(world.plan, stages=(replace(first, is_judged=False), *others))))
+    assert "applying" in {event["kind"] for event in book.events}
+    assert "ar1 serves" in book.state.paused
+    assert world.on == set()
+
+
 def test_pairs_that_do_not_count_say_why_and_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many queries, none of which is seen at work once a sample."""
     told: list[str] = []

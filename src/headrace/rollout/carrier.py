@@ -517,24 +517,23 @@ class Carrier:
     async def _settle(self, stage: Stage, site: Site) -> None:
         if not self._usual(site) or not stage.is_judged:
             await self._before(site)
-            self._must_still_be_idle(stage, site)
+            self._must_still_be_idle(stage, site, self._usual(site)[-1])
         change = await self._applied(site)
         is_kept = False
         try:
             async with self._on_trial(site, change):
-                await self._soak(site, change)
+                await self._soak(site, change, stage)
                 is_kept = True
         finally:
             if not is_kept:
                 await at_any_rate(site, change)
 
-    def _must_still_be_idle(self, stage: Stage, site: Site) -> None:
+    def _must_still_be_idle(self, stage: Stage, site: Site, window: Window) -> None:
         """The plan judges nothing on hosts that were idle when it was made. Raises Paused where one serves now."""
         if stage.is_judged or self.book.state.unjudged_by(stage.name):
             return
         if self.plan.restart and site.member.per_s >= self.plan.rules.judge.idle_per_s:
             return  # it served when the plan was made, which says that no equal host is left to judge it by
-        window = self._usual(site)[-1]
         if self._why_idle(window):
             return
         name = site.member.name
@@ -550,9 +549,11 @@ class Carrier:
         except TrippedLimit as limit:
             raise Harmful(f"{site.member.name}: {limit}; without it the server is back") from limit
 
-    async def _soak(self, site: Site, change: str) -> None:
-        """Watch it with the change, and keep that."""
-        await self._measured(site, self.plan.rules.timing.soak_s, self._usual(site), change)
+    async def _soak(self, site: Site, change: str, stage: Stage | None = None) -> None:
+        """Watch it with the change, and keep that. In a ``stage`` that judges nothing only while it stays idle."""
+        window = await self._measured(site, self.plan.rules.timing.soak_s, self._usual(site), change)
+        if stage is not None:
+            self._must_still_be_idle(stage, site, window)
         await site.keep(change)
         self.tell(f"{site.member.name}: kept")
 
