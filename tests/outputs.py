@@ -87,6 +87,15 @@ latency average = 3.980 ms
 initial connection time = 4.1 ms
 tps = 1005.000000 (without initial connection time)
 """
+BENCHMARKSQL = """11:36:09,102 [main] INFO   jTPCC : Term-00, warehouses=100
+11:36:09,102 [main] INFO   jTPCC : Term-00, terminals=64
+Term-00, Running Average tpmTOTAL: 98607.17    Current tpmTOTAL: 1306284    Memory Usage: 66MB / 1550MB
+11:38:09,554 [Thread-7] INFO   jTPCC : Term-00, Measured tpmC (NewOrders) = 44511.25
+11:38:09,554 [Thread-7] INFO   jTPCC : Term-00, Measured tpmTOTAL = 98585.38
+11:38:09,554 [Thread-7] INFO   jTPCC : Term-00, Session Start     = 2025-03-18 11:36:09
+11:38:09,554 [Thread-7] INFO   jTPCC : Term-00, Session End       = 2025-03-18 11:38:09
+11:38:09,554 [Thread-7] INFO   jTPCC : Term-00, Transaction Count = 197224
+"""
 YCSB = """[OVERALL], RunTime(ms), 10110
 [OVERALL], Throughput(ops/sec), 99.3945
 [READ], Operations, 491
@@ -598,6 +607,10 @@ GOODS = [
         '"EXIT"': '"ERROR"',
         '(requests/second)": 123.0': '(requests/second)": 12.0',
         ": 4500": ": -4500",
+    }),
+    Good("BenchmarkSQL", BENCHMARKSQL, {"tpmc": 44511.25, "tpm": 98585.38}, {
+        "Transaction Count": "Transactions",
+        "Measured tpmC": "java.sql.SQLException: Unexpected SQLException in PAYMENT\n" * 2000 + "Term-00, Measured tpmC",
     }),
     Good("mysqlslap", SLAP, {"runs_s": 1 / 0.316, "mean_ms": 316, "max_ms": 684}, {
         "Benchmark": "mariadb-slap: Cannot run query SELECT bad ERROR : Table 't.x' doesn't exist\nBenchmark",

@@ -24,10 +24,12 @@ from headrace.experiment.foreign.formats import (
     stress,
     vdbench,
 )
+from tests.commands import headrace
 from tests.outputs import (
     FIO,
     GOODS,
     GOOGLE_CSV,
+    HAMMERDB,
     JMH_CSV,
     MEMTIER,
     REDIS,
@@ -370,6 +372,15 @@ def test_what_terminals_and_containers_add_changes_no_value(tmp_path: Path, good
         pytest.skip("a file for programs, which nobody indents")
     (row,) = read(tmp_path, WRAPPED[around](good.text)).rows
     assert {name: row.responses[name] for name in good.has} == pytest.approx(dict(good.has))
+
+
+def test_a_run_that_was_left_out_is_named_where_too_few_are_left(tmp_path: Path) -> None:
+    (tmp_path / "x-a.out").write_text(HAMMERDB)
+    (tmp_path / "x-b.out").write_text(HAMMERDB.replace("FINISHED SUCCESS", "FINISHED FAILED"))
+    paths = [str(path) for path in sorted(tmp_path.glob("*.out"))]
+    said = headrace("import", *paths, "--names", "x-{server}.out", "--response", "nopm").stderr
+    assert "two levels; 1 of 2 runs left out: " in said
+    assert "x-b.out" in said
 
 
 def test_a_run_of_reads_alone_ends_with_the_cleanup(tmp_path: Path) -> None:

@@ -84,7 +84,14 @@ def import_command(
     rows, notes = list(table.rows), [*notes, *table.notes]
     kept = [name for name in factors if name != condition]
     block = comparing(rows, kept, block, notes)
-    studies = studies_of(rows, kept, responses, block=block, condition=condition, alpha=alpha, margin=margin)
+    try:
+        studies = studies_of(
+            rows, kept, responses, block=block, condition=condition, alpha=alpha, margin=margin
+        )
+    except PlanError as error:
+        # What is left may not be enough because of what was left out.
+        lost = [note for note in notes if " left out" in note]
+        raise PlanError("; ".join([error.message, *lost]), place=error.place, hint=error.hint) from error
     decision = decide(questions_of(studies), alpha=alpha, margin=margin)
     content = page_of(studies, files, decision, notes)
     show(content, as_json, page)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from headrace.experiment.foreign.formats import (
     benchbase,
+    benchmarksql,
     criterion,
     files,
     fio,
@@ -32,6 +33,7 @@ FORMATS = (
     fio,
     hammerdb,
     benchbase,
+    benchmarksql,
     mysqlslap,
     pgbench,
     ycsb,

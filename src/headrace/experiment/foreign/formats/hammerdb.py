@@ -8,7 +8,7 @@ from headrace.experiment.foreign.run import Run, groups, text_of
 
 NAME = "HammerDB"
 
-_ACHIEVED = re.compile(r"System achieved (\d+) NOPM from (\d+) \S+ TPM")
+_ACHIEVED = re.compile(r"System achieved (\d+) NOPM from (\d+) [^\n]{1,20}? TPM")
 _QUERIES = re.compile(
     r"Geometric mean of query times[^\n]*?is \[?([\d.]+)\]?|geomean of ([\d.]+) seconds", re.IGNORECASE
 )
@@ -18,7 +18,7 @@ _ABOUT = {
     "minutes": r"Timing test period of (\d+) in minutes",
     "rampup_minutes": r"Beginning rampup time of (\d+) minutes",
     "warehouses": r"Warehouses = (\d+)",
-    "database": r"TEST RESULT : System achieved \d+ NOPM from \d+ (\S+) TPM",
+    "database": r"TEST RESULT : System achieved \d+ NOPM from \d+ ([^\n]{1,20}?) TPM",
 }
 _MEASURED = re.compile(r"Taking start Transaction Count(.*?)Taking end Transaction Count", re.DOTALL)
 _ACTIVE = re.compile(r"(\d+) Active Virtual Users configured")
