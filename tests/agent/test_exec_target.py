@@ -124,3 +124,29 @@ async def test_folders_that_take_no_program(tmp_path: Path, read_only: bool) -> 
         await installed(command)
     assert isinstance(error.value, HeadraceError)
     assert "XDG_CACHE_HOME" in str(error.value.hint)
+
+
+async def test_a_flood_of_lines_leaves_others_their_turn() -> None:
+    target = open_target(TargetSpec.parse("exec:env"))
+    await target.connect()
+    process = await target.spawn(["sh", "-c", "yes {} | head -c 900000; sleep 300"])
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async for _ in process.lines():
+        break
+    await asyncio.sleep(0.5)
+    task = asyncio.ensure_future(other())
+    count = 0
+    async for _ in process.lines():
+        count += 1
+        if count > 100_000:
+            break
+    task.cancel()
+    assert turns > 100
+    await target.close()

@@ -189,3 +189,24 @@ def test_numbers_that_can_be_are_not_refused() -> None:
     assert refused == "1 of classes"
     _, refused = bounds.possible({"changes": minute.change_rows([{"at_s": 1e300}])}, T_S)
     assert refused == "1 of changes"
+
+
+def test_long_words_of_a_host_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    pending: dict[str, list[minute.Row]] = {}
+    long = "x" * 300_000
+    for number in range(20):
+        word = f"{number}{long}"
+        slow_log.take({**CLASS, "id": word, "databases": [[word, 1]], "tables": [word] * 99}, pending)
+    for table in ("classes", "buckets", "texts"):
+        words = [word for row in pending[table] for word in row.values() if isinstance(word, str)]
+        assert len(words) >= 20
+        assert max(map(len, words)) < 100 * minute.MOST_TABLE
+    rows, said = bounds.bounded(pending)
+    assert said == ""
+    assert len(rows["classes"]) == 20
+    assert set(rows) <= set(TABLES)
+    monkeypatch.setattr(bounds, "MOST_WAITING", 100_000)
+    for number in range(100):
+        slow_log.take({**CLASS, "id": f"{number}", "fingerprint": "y" * 10_000}, pending)
+    assert sum(len(row["text"]) for row in pending["texts"]) < 110_000
+    assert "of texts" in bounds.bounded(pending)[1]

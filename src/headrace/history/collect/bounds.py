@@ -20,8 +20,11 @@ from headrace.history.collect.minute import Row, table_of
 MOST_ROWS, MOST_BUCKETS = 50_000, 200_000
 #: Characters of what names a row.
 MOST_NAME = 1000
-#: Among the rows that wait for their minute: by table, how many found no room.
-LEFT_OUT = "left out"
+#: Characters of all rows of a host that wait for their minute. Those of 2,000 classes, each with the longest text
+#: and example that is kept, are fewer; a host that sends nothing but long words would fill the memory.
+MOST_WAITING = 64 << 20
+#: Among the rows that wait for their minute: how many characters they have, and by table how many found no room.
+WAITING, LEFT_OUT = "waiting", "left out"
 #: Among them: by table, how many could not be.
 REFUSED = "refused"
 
@@ -33,9 +36,13 @@ def most(table: str) -> int:
 def add(pending: dict[str, list[Row]], table: str, rows: Iterable[Row]) -> None:
     """Append rows that wait for the next minute, as many as it may hold."""
     kept, left = pending.setdefault(table, []), 0
+    waiting = pending.setdefault(WAITING, [{"characters": 0}])[0]
     for row in rows:
-        if len(kept) < most(table):
-            kept.append(row)
+        cut = _named(table, row)
+        size = sum(len(word) for word in cut.values() if isinstance(word, str))
+        if len(kept) < most(table) and waiting["characters"] + size <= MOST_WAITING:
+            kept.append(cut)
+            waiting["characters"] += size
         else:
             left += 1
     if left:
@@ -51,7 +58,11 @@ def bounded(rows: Mapping[str, Sequence[Row]], samples: int = 0) -> tuple[dict[s
     """The rows of a minute, by table, and what is left out of them; empty if nothing is. ``samples``: values of
     samples that were left out before.
     """
-    found = {name: [_named(name, row) for row in some[: most(name)]] for name, some in rows.items()}
+    found = {
+        name: [_named(name, row) for row in some[: most(name)]]
+        for name, some in rows.items()
+        if name != WAITING
+    }
     left = {str(row["table"]): int(row["rows"]) for row in found.pop(LEFT_OUT, [])}
     for name, some in rows.items():
         if len(some) > most(name):

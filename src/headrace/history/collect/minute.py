@@ -36,6 +36,8 @@ PERFORMANCE_SCHEMA, PROCESS_LIST, SLOW_LOG = "performance_schema", "process list
 AVAILABLE = "file system available"
 #: Characters of a text that are kept.
 MOST_TEXT = 20_000
+#: Characters of a table's name that are kept.
+MOST_TABLE = 500
 #: Findings of a minute that are kept.
 MOST_FINDINGS = 1000
 #: Sorts of sessions of a minute that are kept whole.
@@ -347,7 +349,8 @@ def class_name(text: str) -> str:
 
 def text_row(source: str, name: str, text: str, tables: Sequence[str]) -> Row:
     clean = text.encode("utf-8", "replace").decode()[:MOST_TEXT]
-    return {"source": source, "class": name, "text": clean, "tables": json.dumps(list(tables)[:50])}
+    names = [str(table)[:MOST_TABLE] for table in list(tables)[:50]]
+    return {"source": source, "class": name, "text": clean, "tables": json.dumps(names)}
 
 
 def digest_texts(activity: Activity | None) -> list[Row]:

@@ -6,12 +6,13 @@ there; a class's counts and buckets come here once a minute. Both programs have 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
 from headrace.base.errors import CommandFailed
 from headrace.base.model import Facts
-from headrace.base.received import OF_VERBS, BadContent, parsed
+from headrace.base.received import ASIDE_BYTES, OF_VERBS, BadContent, parsed
 from headrace.history.collect import bounds
 from headrace.history.collect.minute import SLOW_LOG, Row, text_row
 from headrace.host.agent import Agent
@@ -54,11 +55,15 @@ async def follow(agent: Agent, path: str, pending: dict[str, list[Row]], *, with
     if done.exit_code:
         raise CommandFailed(f"{path} is not there, or the account that headrace uses may not read it")
     options = "" if with_examples else "--no-samples"
+    bound = OF_VERBS["digest"]
     argv = ["sh", "-c", _SCRIPT, agent.path, path, EVERY, str(MOST_CLASSES), options]
     async with agent.leased(*argv) as process:
         async for line in process.lines():
             try:
-                take(parsed(line, OF_VERBS["digest"]), pending)
+                # A large one beside the others, so that they are served meanwhile.
+                is_large = len(line) > ASIDE_BYTES
+                found = await asyncio.to_thread(parsed, line, bound) if is_large else parsed(line, bound)
+                take(found, pending)
             except BadContent as error:
                 raise CommandFailed("the digest of the slow log is cut short", place=path) from error
         raise CommandFailed("the digest of the slow log ended", place=path)

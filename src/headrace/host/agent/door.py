@@ -65,13 +65,17 @@ class Agent:
         if done.exit_code and not even_if_it_failed:
             raise self._failure(done.exit_code, done.error_text)
         try:
-            if len(done.stdout) > ASIDE_BYTES:
-                return await asyncio.to_thread(self.document, words[0], done.text)
-            return self.document(words[0], done.text)
+            return await self._document(words[0], done.text)
         except CommandFailed:
             if done.exit_code:
                 raise self._failure(done.exit_code, done.error_text) from None
             raise
+
+    async def _document(self, verb: str, text: str) -> Any:
+        """The same; a large one beside the others, so that they are served meanwhile."""
+        if len(text) > ASIDE_BYTES:
+            return await asyncio.to_thread(self.document, verb, text)
+        return self.document(verb, text)
 
     def document(self, verb: str, text: str) -> Any:
         """A verb's parsed output. Raises CommandFailed if it is not JSON, or more than the verb may print."""
@@ -184,7 +188,7 @@ class Agent:
         broken: CommandFailed | None = None
         async for line in process.lines():
             try:
-                row = self.document(verb, line)
+                row = await self._document(verb, line)
                 if not isinstance(row, dict):
                     raise CommandFailed(f"{PROGRAM} {verb} printed no object", place=self.target.name)
             except CommandFailed as error:

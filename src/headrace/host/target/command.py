@@ -18,6 +18,8 @@ BUFFER_BYTES = 1 << 20
 #: prints (which takes three times as much here), and of its standard error. No program of ours prints more.
 MOST_BYTES, MOST_LINE_BYTES = 512 << 20, 16 << 20
 MOST_PRINTED_BYTES, MOST_WORDS_BYTES = 128 << 20, 32 << 20
+#: Lines after which others have their turn, however fast a host prints them.
+TURN_LINES = 500
 #: Bytes kept of the standard error of a spawned command.
 TAIL_BYTES = 64 * 1024
 #: Standard input is written in pieces of this size, so that a slow reader slows down the writer.
@@ -224,9 +226,11 @@ class Command:
                 raise CommandFailed(
                     f"`{shown(self.argv)}` printed a line of more than {MOST_LINE_BYTES >> 20} MiB"
                 )
-            for each in others:
+            for number, each in enumerate(others, 1):
                 yield rest.decode("utf-8", "replace")
                 rest = bytearray(each)
+                if not number % TURN_LINES:
+                    await asyncio.sleep(0)
         if rest:
             yield rest.decode("utf-8", "replace")
 
