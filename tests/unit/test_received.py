@@ -8,12 +8,13 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.base.errors import StoreError
+from headrace.base.errors import CommandFailed, HeadraceError, StoreError
 from headrace.base.model import Facts
 from headrace.base.received import (
     ANY,
@@ -25,8 +26,11 @@ from headrace.base.received import (
     lines,
     number,
     parsed,
+    read_as_sent,
 )
 from headrace.host import snapshot
+from headrace.hunt.hunt import examine
+from headrace.hunt.report.page import page_of
 from tests.folders import ROOT
 
 SMALL = Bound(1 << 20, 1000)
@@ -66,6 +70,24 @@ def test_each_bomb_is_one_error(name: str) -> None:
     content, why = BOMBS[name]
     with pytest.raises(BadContent, match=why):
         parsed(content, SMALL)
+
+
+@pytest.mark.parametrize("value", [None, [], {}, "x", True, [[1]], 2**63, -1])
+def test_whatever_a_host_answers_is_a_page_or_one_error(value: object) -> None:
+    def bent(answer: Any) -> Any:
+        if isinstance(answer, dict):
+            return {key: bent(each) for key, each in answer.items()}
+        return [bent(each) for each in answer] if isinstance(answer, list) else value
+
+    facts = json.loads((ROOT / "tests/rules/host.json").read_text())
+    saved = snapshot.Snapshot("db", "2026", 1.0, Facts("", bent(facts)), snapshot.NO_SAMPLES)
+    with contextlib.suppress(HeadraceError):
+        page_of(examine(saved))
+    with (
+        pytest.raises(CommandFailed, match=r"what it says cannot be read: TypeError"),
+        read_as_sent("what it says"),
+    ):
+        int([])  # type: ignore[call-overload]
 
 
 def test_what_fits_is_what_was_sent() -> None:

@@ -6,11 +6,15 @@ anything is made of it. What is not as it must be is one error, ``BadContent``, 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn
+
+from headrace.base.errors import CommandFailed
 
 #: Deeper than anything that is written for headrace, and shallow enough for whoever walks through it.
 MOST_DEPTH = 100
@@ -80,6 +84,18 @@ def an_object(content: str | bytes, bound: Bound = ANY) -> dict[str, Any]:
 def lines(text: str) -> list[str]:
     """Those of JSON lines that hold something. A text in them may have what ``splitlines`` takes for an end."""
     return [line for line in text.split("\n") if line.strip()]
+
+
+@contextlib.contextmanager
+def read_as_sent(what: str, place: str = "") -> Iterator[None]:
+    """For what makes something of a whole answer whose parts may have any type: one error for all that goes wrong,
+    since a host that was taken over may answer anything. Raises CommandFailed.
+    """
+    try:
+        yield
+    except (TypeError, AttributeError, LookupError, ValueError, ArithmeticError, RecursionError) as error:
+        said = f"{type(error).__name__}: {error}"[:200]
+        raise CommandFailed(f"{what} cannot be read: {said}", place=place) from error
 
 
 def number(value: Any, *, least: float = -math.inf, most: float = MOST_NUMBER) -> float:

@@ -56,6 +56,7 @@ def facts(
     as_json: Json = False,
 ) -> None:
     """Show how a host and its servers are configured."""
+    from headrace.base.received import read_as_sent
     from headrace.host.agent import Agent
 
     if login != NO_LOGIN and not login.is_named:
@@ -72,4 +73,6 @@ def facts(
     else:
         from headrace.experiment.report import views
 
-        stdout().print(views.facts(found))
+        with read_as_sent("what the host answers", target):
+            shown = views.facts(found)
+        stdout().print(shown)

@@ -21,6 +21,7 @@ from typing import Any
 from headrace import __version__
 from headrace.base.errors import HeadraceError, NothingMeasured, NotReady, TargetError
 from headrace.base.model import Facts, ServerLogin
+from headrace.base.received import read_as_sent
 from headrace.host import memcached
 from headrace.host.activity import Activity, Looks
 from headrace.host.agent import Agent, stop
@@ -107,6 +108,7 @@ class Hunt:
         return exact[0] if exact else found[0] if len(found) == 1 else None
 
 
+@read_as_sent("what the host answers")
 def examine(snapshot: Snapshot) -> Hunt:
     """Evaluates every rule on a snapshot."""
     evidence = Evidence.of(snapshot)

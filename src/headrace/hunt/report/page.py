@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headrace.base.counted import counted
+from headrace.base.received import read_as_sent
 from headrace.host.spared import OPTION, left_out
 from headrace.host.stacks import parse, profile
 from headrace.hunt.hunt import Hunt, refusal
@@ -23,6 +24,7 @@ MOST_FUNCTIONS = 12
 MOST_BLIND, MOST_CODES = 5, 8
 
 
+@read_as_sent("what the host answers")
 def page_of(hunt: Hunt, flame_graph: str = "", *, everything: bool = False) -> Page:
     """``flame_graph`` is an SVG; ``everything``: a terminal also shows healthy resources and every gap."""
     facts = hunt.evidence.facts

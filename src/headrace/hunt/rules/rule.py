@@ -15,6 +15,7 @@ from enum import StrEnum
 
 from headrace.base.errors import TargetError
 from headrace.base.model import Value, Vendor
+from headrace.base.received import read_as_sent
 from headrace.hunt.rules.evidence import Evidence, NotEnough, Number, number
 from headrace.knobs.catalogue import Cost, find, weakens_durability
 from headrace.knobs.knob import Versions
@@ -231,7 +232,8 @@ def judge(evidence: Evidence, rules: Iterable[Rule]) -> Judgement:
             skipped.append(each)
             continue
         try:
-            hits = list(each.check(evidence))
+            with read_as_sent(f"what the host answers ({each.code})"):
+                hits = list(each.check(evidence))
         except (NotEnough, TargetError) as error:  # of facts that it cannot do without
             blind.append(NotEvaluated(each, str(error)))
             continue
