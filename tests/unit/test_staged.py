@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import contextlib
 import json
 import math
 from collections.abc import AsyncIterator
@@ -339,6 +340,28 @@ def test_a_value_that_somebody_has_changed_since_the_plan_is_not_overruled() -> 
     Site.values_must_fit(site, facts("200"))  # type: ignore[arg-type]
     with pytest.raises(Moved, match="somebody has changed innodb_io_capacity: it is 333, and was 200"):
         Site.values_must_fit(site, facts("333"))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("has", "is_kept"), [("90", True), ("130", False)])
+def test_a_restarted_server_keeps_only_what_was_asked(
+    has: str, is_kept: bool, book: Book, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever returns it to service may restart it once more, by other files."""
+    confirmed = []
+
+    async def facts(login: object) -> Facts:
+        return Facts("", {"server_settings": {"vendor": "mariadb", "variables": {"back_log": has}}})
+
+    async def confirm(self: Site, change: str) -> None:
+        confirmed.append(change)
+
+    monkeypatch.setattr(Site, "keep", confirm)
+    asked = Book(book.folder, replace(book.plan, settings={"server.back_log": "90"}))
+    agent = SimpleNamespace(facts=facts)
+    site = RestartSite(asked, next(iter(asked.plan.members.values())), agent, None, None)  # type: ignore[arg-type]
+    with contextlib.nullcontext() if is_kept else pytest.raises(Moved, match="back_log = 130, not 90"):
+        asyncio.run(site.keep("c"))
+    assert confirmed == (["c"] if is_kept else [])
 
 
 def test_a_plan_names_what_only_new_connections_get(book: Book) -> None:

@@ -92,7 +92,7 @@ class PairCarrier(Carrier):
         """These blocks take hours, in which either may be promoted or replaced."""
         await site.as_planned()
         try:
-            await other.as_planned()
+            other.values_must_fit(await other.as_planned())
         except Moved as error:
             raise Moved(
                 f"its partner {other.member.name}: {error.message}", place=site.member.name

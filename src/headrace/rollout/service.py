@@ -349,14 +349,25 @@ class RestartSite(Site):
 
     def _must_be_as_asked(self, facts: HostFacts) -> None:
         """Raises NotUp if the start made another value of one: what is judged then is not what was asked."""
+        if other := self._unlike_asked(facts):
+            raise NotUp(f"the server has {'; '.join(other)}: its start changed it", place=self.member.name)
+
+    def _unlike_asked(self, facts: HostFacts) -> list[str]:
         other = []
         for name, wanted in self.book.plan.settings.items():
             variable, value = name.removeprefix("server."), _told(facts, name)
             asked = text_of(knobs.find(name), wanted)
             if value is not None and not means_the_same(variable, value, asked, facts.variables):
                 other.append(f"{variable} = {value}, not {asked}")
-        if other:
-            raise NotUp(f"the server has {'; '.join(other)}: its start changed it", place=self.member.name)
+        return other
+
+    async def keep(self, change: str) -> None:
+        """Raises Moved if the server has other values by now: somebody has set them, or restarted it once more."""
+        if other := self._unlike_asked(HostFacts(await self.same_server())):
+            raise Moved(
+                f"since its restart the server got other values: {'; '.join(other)}", place=self.member.name
+            )
+        await super().keep(change)
 
     async def _enter(self) -> None:
         await self._up()
