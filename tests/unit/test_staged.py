@@ -180,6 +180,10 @@ def test_servers_of_one_machine_are_one_group_and_a_setting_of_the_machine_is_re
         for each in (seen("orders"), seen("users", Role.ALONE))
     ]
     assert len({member.group for member in plan_of(*own).members.values()}) == 1
+    apart = [replace(each, files=(f"/etc/mysql/{each.host.name}.d/zz-headrace.cnf",)) for each in own]
+    assert len(plan_of(*apart).members) == 2
+    with pytest.raises(Refused, match="orders and users run on one machine and both read /etc/mysql/"):
+        plan_of(*(replace(each, files=("/etc/mysql/conf.d/zz-headrace.cnf",)) for each in own))
     with pytest.raises(Refused, match="a setting of the machine, and both orders and users run on it"):
         make({"host.vm.swappiness": "1"}, own, rules.load(None), 1)
 

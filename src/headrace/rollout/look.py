@@ -55,7 +55,8 @@ async def look(
     now = {step.name: step.before for step in prepared.steps}
     wanted = {step.name: step.value for step in prepared.steps}
     answer = seen_of(dataclasses.replace(host, login=login), facts.data, per_s, now)
-    return {**answer, "is_so_already": now == wanted, "restarts": bool(later), "kind": _kind(facts)}
+    own = {"restarts": bool(later), "kind": _kind(facts), "files": sorted(prepared.files)}
+    return {**answer, "is_so_already": now == wanted, **own}
 
 
 async def _prepared(
@@ -113,6 +114,7 @@ def seen(host: Host, answer: Mapping[str, Any]) -> Seen:
         str(answer.get("server_id") or ""),
         str(answer.get("cluster") or ""),
         int(answer.get("cluster_size") or 0),
+        tuple(answer.get("files") or ()),
     )
 
 

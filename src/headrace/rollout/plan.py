@@ -61,6 +61,8 @@ class Seen:
     cluster: str = ""
     #: Its members by this one's account.
     cluster_size: int = 0
+    #: Files that the change writes there.
+    files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -348,6 +350,7 @@ def make(
         for each in seen
     }
     _refuse_shared(settings, members)
+    _refuse_shared_files(seen)
     stages, left = _stages(rules, members, left_out or {})
     out = {**(left_out or {}), **dict.fromkeys(left, "no stage takes it")}
     if rules.restart:
@@ -373,6 +376,22 @@ def _refuse_shared(settings: Mapping[str, Value], members: Mapping[str, Member])
                 place=member.address,
                 hint="leave all but one of them out: --only NAME",
             )
+
+
+def _refuse_shared_files(seen: Sequence[Seen]) -> None:
+    """One server's option file would be the other's next start, and could not be taken back for one alone."""
+    first: dict[tuple[str, str], str] = {}
+    for each in seen:
+        for path in each.files:
+            other = first.setdefault((each.host.address, path), each.host.name)
+            if other != each.host.name:
+                raise Refused(
+                    f"{other} and {each.host.name} run on one machine and both read {path}: what is written for "
+                    "one would be the other's next start",
+                    place=each.host.address,
+                    hint="give each a directory of its own (!includedir in its own main file), or leave all but "
+                    "one of them out: --only NAME",
+                )
 
 
 def _groups(seen: Sequence[Seen], equal: Sequence[Sequence[str]]) -> dict[str, str]:
