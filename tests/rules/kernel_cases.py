@@ -41,6 +41,28 @@ CASES = [
         ("",),
         ("61,000 memory control groups, of which most were probably removed",),
     ),
+    Case(
+        "MEM23",
+        "version 1 beside a version 2 that only systemd uses",
+        lambda: unwell(
+            gauges={
+                **objects(mounts=40.0, groups=180.0, dying_groups=0.0),
+                "objects.groups_by_controller.memory": 61_000.0,
+            },
+        ),
+        ("",),
+        ("61,000 memory control groups, of which most were probably removed",),
+    ),
+    Case(
+        "MEM23",
+        "many that are in use",
+        lambda: unwell(
+            gauges={
+                **objects(mounts=40.0, groups=60_990.0, dying_groups=10.0),
+                "objects.groups_by_controller.memory": 61_000.0,
+            },
+        ),
+    ),
     Case("MEM23", "a few", lambda: unwell(gauges=objects(mounts=40.0, dying_groups=120.0))),
     Case(
         "MEM23", "not counted", lambda: unwell(without=["objects"]), missing="control groups were not counted"

@@ -57,6 +57,10 @@ def dying_groups(evidence: Evidence) -> Iterator[Match]:
     memory = window.last("objects", "groups_by_controller", "memory")
     if dying is None and memory is None:
         return  # no control groups
+    of_version_2 = (window.last("objects", "groups") or 0.0) + (dying or 0.0)
+    if memory is not None and memory > of_version_2 + 1:
+        # They are of version 1, where nobody counts the removed ones, even if systemd keeps its own in version 2.
+        dying = None
     if (dying or 0.0) < DYING and (dying is not None or (memory or 0.0) < GROUPS):
         return
     core = max(evidence.cores, key=lambda each: each.system, default=None)
