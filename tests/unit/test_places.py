@@ -8,7 +8,7 @@ import pytest
 
 from headrace.base.model import Facts
 from headrace.host.facts import HostFacts
-from headrace.host.places import below_overlay, real_path
+from headrace.host.places import below_overlay, mount_of_server, real_path
 
 
 @pytest.mark.parametrize(
@@ -47,6 +47,37 @@ def test_the_mount_of_a_linked_data_directory_is_the_one_that_it_leads_to() -> N
     )
     assert (facts.server_file_system_of("/var/lib/mysql") or {})["block_device"] == "sdb"
     assert (facts.server_file_system_of("/var/log") or {})["block_device"] == "sda"
+
+
+@pytest.mark.parametrize(
+    ("working", "number", "kind"),
+    [
+        # As it was started.
+        ("/data", "8:17", "xfs"),
+        # Something was mounted over it since then.
+        ("/data", "254:0", "ext4"),
+        # Its file system was unmounted behind it: nobody can say where it is.
+        ("/", "0:39", None),
+        # It is starting.
+        ("/", "254:0", "xfs"),
+        # An agent that does not say it, or may not look.
+        ("/data", None, "xfs"),
+    ],
+)
+def test_what_was_mounted_over_a_server_s_data_is_not_where_it_writes(
+    working: str, number: str | None, kind: str | None
+) -> None:
+    mounts = [
+        {"mount_point": "/", "kind": "ext4", "device_number": "254:0"},
+        {"mount_point": "/data", "kind": "xfs", "device_number": "8:17"},
+        {"mount_point": "/data/redo", "kind": "zfs", "device_number": "0:50"},
+    ]
+    process = {"working_directory": working, "working_device_number": number}
+    assert (mount_of_server("/data", mounts, process) or {}).get("kind") == kind
+    # A subvolume's number is in no list of mounts.
+    assert mount_of_server("/data", [{**each, "kind": "btrfs"} for each in mounts], process)
+    if working != "/":
+        assert (mount_of_server("/data/redo", mounts, process) or {})["kind"] == "zfs"
 
 
 OVERLAY = {"mount_point": "/", "kind": "overlay", "super_options": ["rw", "upperdir=/var/lib/docker/o/diff"]}

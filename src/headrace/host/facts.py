@@ -10,7 +10,7 @@ from typing import Any
 from headrace.base.counted import counted
 from headrace.base.errors import HostUnknown, TargetError
 from headrace.base.model import Facts, Vendor
-from headrace.host.places import below_overlay, mount_of, real_path
+from headrace.host.places import below_overlay, mount_of, mount_of_server, real_path
 
 GIB = 1 << 30
 
@@ -296,8 +296,7 @@ class HostFacts:
         path = real_path(
             path, self.variable("datadir") or process.get("datadir"), process.get("working_directory")
         )
-        own = process.get("file_systems")
-        return mount_of(path, own) if own else self.file_system_of(path)
+        return mount_of_server(path, process.get("file_systems") or self._rows("file_systems"), process)
 
     def below_overlay(self, mount: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         return below_overlay(mount, self._rows("file_systems"))

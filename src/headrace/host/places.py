@@ -15,6 +15,32 @@ def mount_of(path: str, mounts: Sequence[Mapping[str, Any]]) -> Mapping[str, Any
     return max(reversed(below), key=lambda fs: len(fs["mount_point"]), default=None)
 
 
+#: File systems that give each of their subvolumes a number of its own, which no list of mounts has.
+_MANY_NUMBERS = ("btrfs", "bcachefs", "overlay")
+
+
+def mount_of_server(
+    path: str, mounts: Sequence[Mapping[str, Any]], process: Mapping[str, Any]
+) -> Mapping[str, Any] | None:
+    """The mount of a path as a server has it, which keeps the directory that it works in.
+
+    What was mounted over that directory since its start, or taken away beneath it, is not where its files are: it
+    is the mount with the number of that directory, None if that is gone.
+    """
+    found, number = mount_of(path, mounts), process.get("working_device_number")
+    working = str(process.get("working_directory") or "")
+    if found is None or not number or found.get("kind") in _MANY_NUMBERS or not found.get("device_number"):
+        return found
+    same = [each for each in mounts if each.get("device_number") == number]
+    if working == "/":
+        # It has not yet begun to work in its data, or the kernel calls it so because that was unmounted.
+        return found if same else None
+    is_of_data = lies_below(path, working) and found == mount_of(working, mounts)
+    if not is_of_data or found["device_number"] == number:
+        return found
+    return mount_of(path, same) or (same[0] if same else None)
+
+
 def real_path(path: str, data: object, working: object) -> str:
     """One of a server's paths, where its data directory is a symbolic link: ``/var/lib/mysql`` to ``/data/mysql``.
 

@@ -350,6 +350,7 @@ SHAPE: Mapping[str, Any] = {
             "program!": S,
             "exe": S,
             "working_directory": S,
+            "working_device_number": S,
             "command_line": [S],
             "user_id": N,
             "threads": N,

@@ -350,3 +350,22 @@ def test_a_hunt_through_a_tunnel_claims_nothing_of_its_own_host(remote: Place, t
     host_areas = {"FS", "BLK", "RAID", "NET", "IRQ", "TCP", "CPU", "MEM", "HOST", "LIM", "ALLOC"}
     assert not [each["id"] for each in found["findings"] if each["id"].rstrip("0123456789@").split("@")[0].rstrip(
         "0123456789") in host_areas]  # fmt: skip
+
+
+def test_what_is_mounted_over_a_server_s_data_is_not_where_its_files_are(local: Place) -> None:
+    """It keeps the directory that it works in; the list of mounts names what hides it."""
+
+    def asked() -> HostFacts:
+        return HostFacts(Facts("", facts(local.ways["socket"], "right", local.folder)))
+
+    found = asked()
+    data = str(found.variable("datadir")).rstrip("/")
+    subprocess.run(["mount", "-t", "tmpfs", "over", data], check=True)
+    try:
+        after = asked().server_file_system_of(data)
+    finally:
+        subprocess.run(["umount", data], check=True)
+    before = found.server_file_system_of(data)
+    assert before is not None
+    assert after is not None
+    assert (after["mount_point"], after["kind"]) == (before["mount_point"], before["kind"])

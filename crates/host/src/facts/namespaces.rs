@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 
 use rustix::system::uname;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -24,6 +25,13 @@ pub fn of_its_own(pid: u32) -> Option<Vec<String>> {
     Some(KINDS.into_iter().filter(differs).map(str::to_owned).collect())
 }
 
+/// The number of the device that a process's working directory is on, as mountinfo writes it; `None` without
+/// permission to look.
+pub fn device_of_work(pid: u32) -> Option<String> {
+    let device = fs::metadata(format!("/proc/{pid}/cwd")).ok()?.dev();
+    Some(format!("{}:{}", libc::major(device), libc::minor(device)))
+}
+
 /// The host name in a process's namespace; `None` without permission to enter it.
 pub fn host_name_in(pid: u32) -> Option<String> {
     let namespace = fs::File::open(format!("/proc/{pid}/ns/uts")).ok()?;
@@ -38,12 +46,22 @@ pub fn host_name_in(pid: u32) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_shared, of_its_own};
+    use super::{device_of_work, is_shared, of_its_own};
+    use crate::mountinfo;
+    use std::fs;
 
     #[test]
     fn we_are_in_our_own() {
         assert_eq!(is_shared(std::process::id(), "net"), Some(true));
         assert_eq!(of_its_own(std::process::id()), Some(Vec::new()));
         assert_eq!(of_its_own(u32::MAX), None);
+    }
+
+    #[test]
+    fn a_device_of_work_is_one_of_the_mounts() {
+        assert_eq!(device_of_work(u32::MAX), None);
+        let device = device_of_work(std::process::id()).unwrap();
+        let mounts = mountinfo::parse(&fs::read_to_string("/proc/self/mountinfo").unwrap());
+        assert!(mounts.iter().any(|mount| mount.device == device || mount.kind == "btrfs"), "{device}");
     }
 }

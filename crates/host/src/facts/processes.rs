@@ -28,6 +28,9 @@ pub struct Server {
     exe: Option<String>,
     /// The data folder, once a MySQL-family server is up.
     working_directory: Option<String>,
+    /// Of the file system that it is on, `254:0`: what was mounted over it since then has another. Null of a saved
+    /// host, and where the process may not be looked at.
+    working_device_number: Option<String>,
     /// Without whatever looks like a password.
     command_line: Vec<String>,
     /// The argument; null where the data folder comes from an option file.
@@ -96,6 +99,7 @@ impl Server {
     /// Reads its namespaces, and what it has mounted, if that is not what we have.
     pub fn look_into(&mut self, host: &Folder, devices: &[BlockDevice]) {
         self.namespaces = namespaces::of_its_own(self.pid);
+        self.working_device_number = namespaces::device_of_work(self.pid);
         self.root = host.link(&format!("proc/{}/root", self.pid)).filter(|path| path != "/");
         let has_own_mounts = self.namespaces.as_ref().is_some_and(|own| own.iter().any(|kind| kind == "mnt"));
         if has_own_mounts || self.root.is_some() {
@@ -168,6 +172,7 @@ fn server(
         exe: process.link("exe"),
         sockets: sockets::listening(host, process, working_directory.as_deref()),
         working_directory,
+        working_device_number: None,
         command_line: redact::command_line(arguments),
         datadir: datadir(arguments),
         user_id: status_value(&status, "Uid").and_then(|uids| uids.split_whitespace().next()?.parse().ok()),
