@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from headrace.base.errors import StoreError
+from headrace.base.model import ServerLogin
 from headrace.fleet.host import Host
 from headrace.history import questions
 from headrace.history.archive import rollup
@@ -189,6 +193,28 @@ def test_numbers_that_can_be_are_not_refused() -> None:
     assert refused == "1 of classes"
     _, refused = bounds.possible({"changes": minute.change_rows([{"at_s": 1e300}])}, T_S)
     assert refused == "1 of changes"
+
+
+@pytest.mark.parametrize(
+    "rows", [["id lock"], [{"id": 1, "time_s": "x"}], [{"id": [], "text": []}], {"id": 1}, 5]
+)
+async def test_a_look_that_is_none_is_said_and_not_drawn(tmp_path: Path, rows: Any) -> None:
+    found = Collector(Archive(tmp_path), [Host("evil", TargetSpec("local"))])
+    evil = found.hosts["evil"]
+
+    @contextlib.asynccontextmanager
+    async def lines(*_: str) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
+        async def looks() -> AsyncIterator[dict[str, Any]]:
+            yield {"statements": [{"id": 7, "time_s": 1.5}]}
+            yield {"statements": rows}
+
+        yield looks()
+
+    evil.feed.agent = SimpleNamespace(lines=lines)  # type: ignore[assignment]
+    evil.feed.login = ServerLogin(socket="/s")
+    await found._look_for_a_minute(evil)
+    assert evil.listed == []
+    assert evil.listed_problem == "the host's answer is none of headrace-agent"
 
 
 def test_long_words_of_a_host_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 from headrace.base.errors import HeadraceError, NotReady, PlanError
 from headrace.base.model import Facts, ServerLogin
+from headrace.base.received import BadContent
 from headrace.host import memcached
 from headrace.host.activity import Activity, summed
 from headrace.host.agent import Agent
@@ -148,11 +149,9 @@ class Feed:
             self.listed["processlist"] = str(line["error"])
             return
         try:
-            rows = [row for row in line.get("statements") or () if "id" in row or "lock" in row]
-            _check(rows)
-        except (TypeError, ValueError, KeyError, AttributeError, OverflowError):
-            # A host that was taken over may answer anything: what is drawn each second must not fail on it.
-            self.listed["processlist"] = "the host's answer is none of headrace-agent"
+            rows = rows_of(line)
+        except BadContent as error:
+            self.listed["processlist"] = str(error)
             return
         self.looked(rows)
         self.listed["processlist"] = [row for row in rows if "id" in row]
@@ -273,6 +272,18 @@ class Feed:
         with contextlib.suppress(HeadraceError):
             self.login, self.no_login = await self.find_login(agent, self.login)
         return not self.no_login
+
+
+def rows_of(line: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Running statements and waits for locks of a look. Raises BadContent: a host that was taken over may answer
+    anything, and what is drawn of it must not fail.
+    """
+    try:
+        rows = [row for row in line.get("statements") or () if "id" in row or "lock" in row]
+        _check(rows)
+    except (TypeError, ValueError, KeyError, AttributeError, OverflowError):
+        raise BadContent("the host's answer is none of headrace-agent") from None
+    return rows
 
 
 def _check(rows: Sequence[Mapping[str, Any]]) -> None:

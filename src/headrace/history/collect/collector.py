@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.base.counted import counted
 from headrace.base.errors import DiskFull, HeadraceError, placed
+from headrace.base.received import BadContent
 from headrace.change.apply import OWNER
 from headrace.fleet.host import Host
 from headrace.history.archive.elapsed import Elapsed
@@ -31,7 +32,7 @@ from headrace.host.activity import Looks
 from headrace.host.agent import Agent, Journal
 from headrace.host.facts import HostFacts
 from headrace.host.moved import differences
-from headrace.hunt.live import Link
+from headrace.hunt.live import Link, rows_of
 from headrace.hunt.rules import Evidence, all_rules, judge
 from headrace.hunt.rules.cause import causes_first, conclude
 
@@ -240,9 +241,12 @@ class Collector:
         ]
         async with agent.lines("statements", *options, *login.argv) as lines:
             async for line in lines:
+                try:
+                    each.listed, each.listed_problem = rows_of(line), str(line.get("error") or "")
+                except BadContent as error:
+                    each.listed, each.listed_problem = [], str(error)
+                    continue
                 looks.add(line)
-                each.listed_problem = str(line.get("error") or "")
-                each.listed = [row for row in line.get("statements", ()) if "id" in row or "lock" in row]
                 each.listed_at_s = time.time()
                 each.feed.looked(line.get("statements", []))
         each.activity = looks.activity()
