@@ -159,6 +159,15 @@ fn of_frame(head: &[u8]) -> Option<String> {
              it with pandas' to_json(orient='records')"
         ));
     }
+    let lists =
+        ["start_time", "user_host", "query_time", "sql_text", "event_time", "argument", "digest_text"];
+    if lists.iter().filter(|name| has(format!("\"{name}\":[").as_bytes())).count() > 1 {
+        let rows = ". as $all | (.[keys_unsorted[0]] | keys[]) as $row | $all | map_values(.[$row])";
+        return Some(format!(
+            "a data frame by lists with a log in it: `jq -c '{rows}' FILE | headrace digest -`, or write it with pandas' \
+             to_json(orient='records')"
+        ));
+    }
     let mut rest = head.trim_ascii_start().strip_prefix(b"{")?;
     let mut keys = Vec::new();
     for _ in 0..2 {
@@ -346,6 +355,7 @@ mod tests {
             (r#"{"0":{"time":1,"message":"\# Query_time: 1"},"1":{}}"#, Some("by rows")),
             (r#"{"columns":["start_time", "sql_text"],"data":[["2026","select 1"]]}"#, Some("split")),
             (r#"{"columns":["time","message"],"data":[["2026","\# Query_time: 1"]]}"#, None),
+            (r#"{"start_time": ["2026"], "sql_text": ["select 1"]}"#, Some("by lists")),
             (r#"{"a":{"0":1}}"#, None),
             (r#"{"events":{"message":"\# Query_time: 1"}}"#, None),
         ] {

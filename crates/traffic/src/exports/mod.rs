@@ -8,6 +8,7 @@
 
 mod bytes;
 mod columns;
+mod dates;
 mod journal;
 mod json;
 mod printed;

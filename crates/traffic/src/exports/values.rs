@@ -125,8 +125,10 @@ pub(super) fn moment(text: &[u8]) -> Option<(u64, bool)> {
         };
         return Some((ns, true));
     }
-    let Some((stamp, rest)) = time::stamp(text) else { return of_portal(text).map(|ns| (ns, true)) };
-    rest.trim_ascii().is_empty().then_some((stamp.ns, !stamp.is_local))
+    let known = time::stamp(text).filter(|(_, rest)| rest.trim_ascii().is_empty()).map(|(stamp, _)| stamp);
+    let other = || super::dates::moment(text).map(|stamp| (stamp.ns, !stamp.is_local));
+    let portal = || of_portal(text).map(|ns| (ns, true));
+    known.map(|stamp| (stamp.ns, !stamp.is_local)).or_else(portal).or_else(other)
 }
 
 /// `3/1/2026, 10:32:00.000 AM`: Azure's portal, in UTC. Only the half of the day shows that the month comes first.
@@ -310,15 +312,7 @@ mod tests {
         assert_eq!(moment(b"2023-11-14 22:13:20.123"), Some((ns, false)));
         assert_eq!(moment(b"11/14/2023, 10:13:20.123 PM"), Some((ns, true)));
         assert_eq!(moment(b"1/2/2024, 12:00:00 AM"), moment(b"2024-01-02T00:00:00Z"));
-        for text in [
-            "",
-            "12",
-            "yesterday",
-            "1/31/2024 12:00",
-            "1e300",
-            "14/1/2024, 10:00:00 AM",
-            "1/1/2024, 13:00:00 AM",
-        ] {
+        for text in ["", "12", "yesterday", "1/31/2024 12:00", "1e300", "1/1/2024, 13:00:00 AM"] {
             assert_eq!(moment(text.as_bytes()), None, "{text}");
         }
     }
