@@ -87,6 +87,17 @@ CASES = [
         (MOUNT,),
         severity=Severity.COST,
     ),
+    Case(
+        "FS03",
+        "those of a neighbour, beside a server that does nothing",
+        lambda: unwell(
+            facts=mounted("xfs", "discard", "logbsize=256k"),
+            rates={f"disk.discards.{DISK}": 300.0, f"disk.discard_ms.{DISK}": 200.0},
+            status_rates=dict.fromkeys(("innodb_data_fsyncs", "innodb_os_log_fsyncs"), 0.5),
+        ),
+        (MOUNT,),
+        severity=Severity.HOUSEKEEPING,
+    ),
     Case("FS03", "without", unwell),
     Case("FS03", "no file systems", lambda: unwell(facts=NOWHERE), missing="no file system is known"),
     Case(

@@ -396,6 +396,7 @@ def large_discards(evidence: Evidence) -> Iterator[Match]:
                 number("largest", size(largest)),
             ),
             (Remedy({f"volume.discard_max_bytes@{device.name}": SMALL_DISCARD}),),
+            None if evidence.asks_disks else Severity.HOUSEKEEPING,
         )
 
 

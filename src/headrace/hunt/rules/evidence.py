@@ -58,6 +58,10 @@ class Number:
     exact: float | None = None
 
 
+#: Requests per second of a server to its disks, below which nobody feels how long each takes.
+ASKED_S = 20.0
+
+
 class Evidence:
     """``facts`` are those of the agent, ``window`` the counters; ``limits`` measured limits of devices,
     in operations per second; ``alone_ms`` the measured time of one request of a device without load;
@@ -319,6 +323,14 @@ class Evidence:
             return float(text)
         except ValueError:
             raise NotEnough(f"the server's {name} is {text!r}, not a number") from None
+
+    @property
+    def asks_disks(self) -> bool:
+        """Whether InnoDB reads, writes and syncs so often that somebody feels how long each takes; true where its
+        status is unknown."""
+        names = ("innodb_data_reads", "innodb_data_writes", "innodb_data_fsyncs", "innodb_os_log_fsyncs")
+        known = [rate for name in names if (rate := self.window.rate("mysql_status", name)) is not None]
+        return not known or sum(known) >= ASKED_S
 
     def is_on(self, name: str) -> bool:
         return self.variable(name).lower() in ("on", "1", "yes", "true")

@@ -190,8 +190,13 @@ def discard_at_once(evidence: Evidence) -> Iterator[Match]:
             number("discards/s now", "unknown" if discards is None else discards, ",.1f"),
         ),
         (_instead(evidence, mount, ("discard",), "nodiscard", ("systemctl enable --now fstrim.timer",)),),
-        Severity.COST if _share_of_discards(evidence, name) >= FELT_DISCARDS else None,
+        Severity.COST if _feels_discards(evidence, name) else None,
     )
+
+
+def _feels_discards(evidence: Evidence, name: str) -> bool:
+    """Whether requests of the server wait for them: those of others are nothing to one that asks for little."""
+    return evidence.asks_disks and _share_of_discards(evidence, name) >= FELT_DISCARDS
 
 
 def _share_of_discards(evidence: Evidence, name: str) -> float:
