@@ -15,7 +15,7 @@ from headrace.base.errors import HeadraceError, NotReady, PlanError, TargetError
 from headrace.host.agent import Agent
 from headrace.host.target import Target, TargetSpec, open_target
 from headrace.host.target.execute import ExecTarget
-from tests.contracts.target import RunsCommands
+from tests.contracts.target import RunsCommands, gone
 
 #: As in a container: nothing of our environment, and a banner on both outputs before the program.
 NOISY = 'env -i PATH=/usr/bin:/bin HOME=/root sh -c \'echo welcome; echo "a banner" >&2; exec "$@"\' sh'
@@ -150,3 +150,16 @@ async def test_a_flood_of_lines_leaves_others_their_turn() -> None:
     task.cancel()
     assert turns > 100
     await target.close()
+
+
+@pytest.mark.parametrize("address", ["exec:env", "local"])
+async def test_what_a_leased_program_started_ends_with_the_target(address: str) -> None:
+    target = open_target(TargetSpec.parse(address))
+    await target.connect()
+    agent = await Agent.install(target)
+    process = await target.spawn(
+        [agent.path, "leased", "--lease", "30s", "--", "sh", "-c", "sleep 301 & echo $!; wait"]
+    )
+    pid = int(await anext(process.lines()))
+    await target.close()
+    assert await gone(pid)

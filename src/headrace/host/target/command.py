@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import shlex
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 from headrace.base.errors import CommandFailed, ConnectionLost, HeadraceError, TookTooLong
@@ -27,6 +27,8 @@ PIECE_BYTES = 256 * 1024
 #: A process that still exists this long after SIGKILL is stuck in the kernel: stop waiting.
 KILL_PATIENCE_S = 10.0
 LAST_WORDS_S = 1.0
+#: Within this a leased program ends once its input has ended.
+LEASED_END_S = 1.5
 #: How soon after reconnecting the end of a command is known that ended while its host was unreachable.
 NEWS_S = 20.0
 
@@ -289,6 +291,18 @@ class Command:
         for output in (self.stdout, self.stderr):
             if output:
                 output.close()
+
+
+async def let_leased_end(commands: Iterable[Command]) -> None:
+    """A leased program ends all that it started once its input ends. Killed, it would leave that running."""
+    leased = [each for each in commands if each.argv[1:2] == ("leased",) and not each.ended]
+    for each in leased:
+        each.ignore_output()
+        each.stdin.close()
+    if leased:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LEASED_END_S):
+                await asyncio.gather(*(each.wait() for each in leased), return_exceptions=True)
 
 
 async def kill_quietly(command: Command) -> None:

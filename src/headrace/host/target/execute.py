@@ -24,6 +24,7 @@ from headrace.host.target.command import (
     Output,
     failed,
     kill_quietly,
+    let_leased_end,
     run_to_end,
     timed_out,
 )
@@ -143,6 +144,7 @@ class ExecTarget(FilesByShell):
         return {"XDG_CACHE_HOME": found["cache"], "TMPDIR": found["scratch"]}
 
     async def close(self) -> None:
+        await let_leased_end(self._kept)
         for command, is_detached in list(self._kept.items()):
             if is_detached:
                 command.let_go()

@@ -27,6 +27,7 @@ from headrace.host.target.command import (
     Output,
     failed,
     kill_quietly,
+    let_leased_end,
     run_to_end,
 )
 from headrace.host.target.interface import Completed, Process
@@ -51,6 +52,7 @@ class LocalTarget:
         """Nothing to connect to."""
 
     async def close(self) -> None:
+        await let_leased_end(self._kept)
         for command, detached in list(self._kept.items()):
             if detached:
                 command.let_go()

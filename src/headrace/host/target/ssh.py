@@ -27,6 +27,7 @@ from headrace.host.target.command import (
     NotStarted,
     failed,
     kill_quietly,
+    let_leased_end,
     run_to_end,
     timed_out,
 )
@@ -164,6 +165,7 @@ class SshTarget(FilesByShell):
 
     async def close(self) -> None:
         if self._link.is_up:
+            await let_leased_end(self._kept)
             for command in list(self._kept):
                 # Do not wait for a connection that breaks now.
                 with contextlib.suppress(TimeoutError):
