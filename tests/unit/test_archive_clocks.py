@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from headrace.base.clocks import Clocks
 from headrace.fleet.host import Host
-from headrace.history.archive import elapsed, rollup
-from headrace.history.archive.elapsed import MOST_OFF_S, Elapsed, Moment
+from headrace.history.archive import rollup
+from headrace.history.archive.elapsed import MOST_OFF_S, Elapsed
 from headrace.history.archive.files import DAY_S, HOUR_S, MINUTE_S, Archive
 from headrace.history.archive.mirror import FEWEST_DELETED, KEPT_ON_S, SHARE, Mirror
 from headrace.history.archive.tables import TABLES
@@ -24,12 +25,12 @@ from tests.weeks import MONDAY, fill_days
 pytestmark = pytest.mark.usefixtures("quick_disk")
 
 YEARS = 3650 * DAY_S
-START = Moment(1.8e9, 1000.0, "boot")
+START = Clocks(1.8e9, 1000.0, "boot")
 
 
-def after(seconds: float, *, off_by: float = 0.0, boot: str = "boot", since: Moment = START) -> Moment:
+def after(seconds: float, *, off_by: float = 0.0, boot: str = "boot", since: Clocks = START) -> Clocks:
     """``off_by``: how far the clock is from the right one."""
-    return Moment(since.wall_s + seconds + off_by, since.boot_s + seconds, boot)
+    return Clocks(since.wall_s + seconds + off_by, since.boot_s + seconds, boot)
 
 
 @pytest.mark.parametrize("boot", ["boot", "another", ""])
@@ -105,11 +106,9 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.passed_s, self.off_by = 0.0, 0.0
-        self.start = Moment(float(int(time.time()) // HOUR_S * HOUR_S - DAY_S), 1000.0, "boot")
+        self.start = Clocks(float(int(time.time()) // HOUR_S * HOUR_S - DAY_S), 1000.0, "boot")
         monkeypatch.setattr(time, "time", lambda: self.start.wall_s + self.passed_s + self.off_by)
-        monkeypatch.setattr(
-            elapsed.Moment, "now", lambda: after(self.passed_s, off_by=self.off_by, since=self.start)
-        )
+        monkeypatch.setattr(Clocks, "now", lambda: after(self.passed_s, off_by=self.off_by, since=self.start))
 
     @property
     def t_s(self) -> int:

@@ -23,6 +23,7 @@ from headrace.base.errors import Busy, Held, PlanError, Refused, StoreError, wri
 from headrace.base.whole import make_folder, sync, write_whole
 from headrace.fleet.runner import Turns
 from headrace.host.snapshot import state_path
+from headrace.rollout import approvals
 from headrace.rollout.guards import Window
 from headrace.rollout.judge import TIME, Judgement, Outcome, Pair, Switchback, Trial, judge
 from headrace.rollout.paired import Moment, Paired
@@ -329,9 +330,10 @@ class Book:
             raise Refused(
                 f"neither inconclusive nor idle: {why}", place=stage, hint="approve it without --unjudged"
             )
-        until = time.time() + self.plan.rules.timing.approval_s
         more = {"is_unjudged": True} if unjudged else {}
-        self.note("approved", stage=stage, by=by, until=until, **more)
+        self.note(
+            "approved", stage=stage, by=by, **approvals.given(self.plan.rules.timing.approval_s), **more
+        )
 
     def lacks_verdict(self, stage: Stage) -> bool:
         """Whether it was tried and has none, so that only a person can promote it."""

@@ -20,7 +20,7 @@ from headrace.base.counted import counted
 from headrace.base.errors import DiskFull, HeadraceError, PlanError, Refused
 from headrace.fleet.runner import Turns, within_descriptors
 from headrace.host.target import to_the_end
-from headrace.rollout import hands
+from headrace.rollout import approvals, hands
 from headrace.rollout.book import Book
 from headrace.rollout.guards import LEAST_QUERIES, Window, tripped
 from headrace.rollout.hands import Moved, Site, TrippedLimit
@@ -274,8 +274,8 @@ class Carrier:
         command = f"headrace rollout approve {self.plan.id} --stage '{stage.name}'"
         if approval is None:
             raise Paused(f"stage {stage.name} needs an approval: {command}")
-        if time.time() > approval["until"]:
-            raise Paused(f"the approval of stage {stage.name} by {approval['by']} has expired: {command}")
+        if why := approvals.why_over(approval):
+            raise Paused(f"the approval of stage {stage.name} by {approval['by']} {why}: {command}")
 
     def _must_not_be_frozen(self) -> None:
         for window in self.plan.rules.freeze:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,6 +16,7 @@ from starlette.responses import RedirectResponse, Response
 
 from headrace.base.errors import Busy, HeadraceError, PlanError, Refused, StoreError
 from headrace.host.moved import unlike
+from headrace.rollout import approvals
 from headrace.rollout import book as books
 from headrace.rollout.book import Book
 from headrace.rollout.pairs import taken_back
@@ -139,7 +139,7 @@ def shown(book: Book) -> dict[str, Any]:
         "approval": approval,
         # Only on the command line: what nothing has judged is no button.
         "unjudged": book.unjudged_command(first) if first and is_stuck else "",
-        "is_approved": bool(approval and approval["until"] > time.time()),
+        "is_approved": bool(approval and not approvals.why_over(approval)),
         "may_abort": not state.is_aborted and (state.is_started or bool(state.kept or state.open)),
         "is_asked": bool(book.stop_asked()) and not state.is_aborted,
     }
@@ -148,7 +148,7 @@ def shown(book: Book) -> dict[str, Any]:
 def _is_promoted(book: Book, stage: str) -> bool:
     """Whether a person has promoted it without a verdict, and that still holds."""
     approval = book.state.approvals.get(stage) or {}
-    return bool(approval.get("is_unjudged")) and float(approval["until"]) > time.time()
+    return bool(approval.get("is_unjudged")) and not approvals.why_over(approval)
 
 
 def _host(book: Book, name: str) -> dict[str, Any]:

@@ -117,13 +117,15 @@ pub(super) fn moment(text: &[u8]) -> Option<(u64, bool)> {
     let text = text.trim_ascii();
     if let Some(number) = count(text).filter(|_| !text.contains(&b',')) {
         let ns = match number {
-            1_000_000_000..=9_999_999_999 => number.checked_mul(NS_PER_S)?,
-            1_000_000_000_000..=9_999_999_999_999 => number.checked_mul(1_000_000)?,
-            1_000_000_000_000_000..=9_999_999_999_999_999 => number.checked_mul(1_000)?,
-            1_000_000_000_000_000_000.. => number,
-            _ => return None,
+            1_000_000_000..=9_999_999_999 => number.checked_mul(NS_PER_S),
+            1_000_000_000_000..=9_999_999_999_999 => number.checked_mul(1_000_000),
+            1_000_000_000_000_000..=9_999_999_999_999_999 => number.checked_mul(1_000),
+            1_000_000_000_000_000_000.. => Some(number),
+            _ => None,
         };
-        return Some((ns, true));
+        if let Some(ns) = ns {
+            return Some((ns, true));
+        }
     }
     let known = time::stamp(text).filter(|(_, rest)| rest.trim_ascii().is_empty()).map(|(stamp, _)| stamp);
     let other = || super::dates::moment(text).map(|stamp| (stamp.ns, !stamp.is_local));
@@ -312,6 +314,7 @@ mod tests {
         assert_eq!(moment(b"2023-11-14 22:13:20.123"), Some((ns, false)));
         assert_eq!(moment(b"11/14/2023, 10:13:20.123 PM"), Some((ns, true)));
         assert_eq!(moment(b"1/2/2024, 12:00:00 AM"), moment(b"2024-01-02T00:00:00Z"));
+        assert_eq!(moment(b"20240102000000"), moment(b"2024-01-02 00:00:00"));
         for text in ["", "12", "yesterday", "1/31/2024 12:00", "1e300", "1/1/2024, 13:00:00 AM"] {
             assert_eq!(moment(text.as_bytes()), None, "{text}");
         }

@@ -10,10 +10,10 @@ clock is wrong for an hour loses an hour's worth.
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from headrace.base.clocks import Clocks
 from headrace.base.errors import write_error
 from headrace.base.whole import write_whole
 
@@ -28,35 +28,17 @@ MOST_NOTE_BYTES = 4096
 
 
 @dataclass(frozen=True)
-class Moment:
-    """Two clocks of this machine at one moment: what it is set to, and seconds since its boot."""
-
-    wall_s: float
-    boot_s: float
-    boot: str
-
-    @classmethod
-    def now(cls) -> Moment:
-        try:
-            boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        except OSError:
-            boot = ""
-        return cls(time.time(), time.clock_gettime(time.CLOCK_BOOTTIME), boot)
-
-
-@dataclass(frozen=True)
 class Seen:
     """``at_s``: the history's own time at ``moment``. ``for_s``: how long it was followed in all."""
 
     at_s: float
-    moment: Moment
+    moment: Clocks
     for_s: float = 0.0
 
-    def later(self, now: Moment) -> Seen:
+    def later(self, now: Clocks) -> Seen:
         """The history's own time now."""
-        if now.boot and now.boot == self.moment.boot and now.boot_s >= self.moment.boot_s:
-            passed_s = now.boot_s - self.moment.boot_s
-        else:
+        passed_s = now.since(self.moment)
+        if passed_s is None:
             passed_s = min(max(now.wall_s - self.moment.wall_s, 0.0), MOST_OFF_S)
         at_s = self.at_s + passed_s
         if at_s < now.wall_s:
@@ -69,18 +51,18 @@ class Seen:
 class Elapsed:
     """The time of one history, kept on disk. Only its writer may use it."""
 
-    def __init__(self, root: Path, newest_s: float, now: Moment | None = None) -> None:
+    def __init__(self, root: Path, newest_s: float, now: Clocks | None = None) -> None:
         """``newest_s``: of its newest data, from before this was kept; 0 without any."""
         self._note = root / "elapsed.json"
-        now = now or Moment.now()
+        now = now or Clocks.now()
         start_s = min(now.wall_s, newest_s + MOST_OFF_S) if newest_s else now.wall_s
         # A history with data is not young: its data say when it was.
         known = _read(self._note)
         self._seen = known.later(now) if known else Seen(start_s, now, YOUNG_S if newest_s else 0.0)
 
-    def now_s(self, now: Moment | None = None) -> float:
+    def now_s(self, now: Clocks | None = None) -> float:
         """What an age is measured by: never later than the clock."""
-        now = now or Moment.now()
+        now = now or Clocks.now()
         self._seen = self._seen.later(now)
         return min(self._seen.at_s, now.wall_s)
 
@@ -121,6 +103,6 @@ def _read(note: Path) -> Seen | None:
         if not all(0 <= number < 4e9 for number in numbers):
             return None
         at_s, for_s, wall_s, boot_s = numbers
-        return Seen(at_s, Moment(wall_s, boot_s, str(found["boot"])), for_s)
+        return Seen(at_s, Clocks(wall_s, boot_s, str(found["boot"])), for_s)
     except (OSError, ValueError, KeyError, TypeError, RecursionError, OverflowError):
         return None
