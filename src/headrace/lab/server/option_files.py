@@ -226,18 +226,21 @@ def _of_file(
             if is_folder:
                 yield named
             if why := _why_not(whole, named, copies):
-                return broken.append(f"{path}:{number} ({why}: {then})")
+                broken.append(f"{path}:{number} ({why}: {then})")
+                return
             for each in copies.inside(named) if is_folder else [named] if named else []:
                 yield from _of_file(copies, start, each, depth + 1, read, broken)
         elif line.startswith("["):
             group, bracket, _ = line[1:].partition("]")
             group = group.rstrip()
             if not bracket:
-                return broken.append(f"{path}:{number} (a group without its closing bracket: {then})")
+                broken.append(f"{path}:{number} (a group without its closing bracket: {then})")
+                return
         elif line and not line.startswith(("#", ";")):
             if group is None:
                 mark = " after a byte order mark" if line.startswith("\ufeff") else ""
-                return broken.append(f"{path}:{number} (a line before the first group{mark}: {then})")
+                broken.append(f"{path}:{number} (a line before the first group{mark}: {then})")
+                return
             if start.reads(group):
                 name, equals, value = without_comment(line).partition("=")
                 yield Word(

@@ -201,19 +201,19 @@ def strata_words(effects: Effects) -> list[str]:
 
 def _main(study: Study) -> Iterator[str]:
     for term in sorted(study.effects.terms, key=lambda t: -t.share):
-        is_proven = term.p_holm is not None and term.p_holm < study.alpha
-        if len(term.term) > 1 or (term.share < MIN_SHARE and not is_proven):
-            continue
         levels = [e for e in study.effects.levels if e.factor == term.term[0]]
-        if len(levels) < 2:
+        if len(term.term) > 1 or len(levels) < 2:
             continue
         # The ratios that are tested, where they are not those of the means.
         sizes = [e.ratio.estimate if study.effects.has_own_variances else e.mean for e in levels]
+        ratio = max(sizes) / min(sizes)
+        is_proven = term.p_holm is not None and term.p_holm < study.alpha
+        # One run that does not fit can be most of the variation.
+        if term.share < MIN_SHARE and not (is_proven and ratio > 1 + study.margin):
+            continue
+        much = f"{100 * term.share:.0f}%" if term.share >= MIN_SHARE else "little"
         order = sorted(range(len(levels)), key=lambda i: -sizes[i] if study.is_higher_better else sizes[i])
         best, worst = levels[order[0]], levels[order[-1]]
-        ratio = max(sizes) / min(sizes)
-        # One run that does not fit can be most of the variation.
-        much = f"{100 * term.share:.0f}%" if term.share >= MIN_SHARE else "little"
         yield (
             f"{term.name} explains {much} of the variation of {study.response}: "
             f"{_it(best.level)} is {ratio:.2f} times as good as {_it(worst.level)} "
