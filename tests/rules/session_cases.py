@@ -477,6 +477,18 @@ CASES = [
     ),
     Case(
         "SESS08",
+        "those who reach the administrator's connection are refused as failed logins",
+        lambda: unwell(
+            status={"max_used_connections": 501.0, "threads_connected": 500.0},
+            status_rates={"connection_errors_max_connections": 0.05, "aborted_connects": 2.0},
+        ),
+        ("",),
+        ("501 of 500", "3 to 120 were refused"),
+        severity=Severity.RISK,
+        steps=("Who holds them: SELECT user",),
+    ),
+    Case(
+        "SESS08",
         "all are taken, and the server does not count refusals",
         lambda: without(
             "connection_errors_max_connections",

@@ -475,7 +475,7 @@ def test_a_comparison_shows_texts_in_full_and_leaves_monitors_out() -> None:
 
     long = "select " + ", ".join(f"column_{n}" for n in range(30)) + " from orders"
     assert long in " ".join(named(0, long).split())
-    assert "Not listed: 1 class that only ask" in " ".join(named(1, "show global status").split())
+    assert "Not listed: 1 class that only asks the server" in " ".join(named(1, "show global status").split())
 
 
 def test_a_log_of_slow_calls_beside_one_of_all_calls_is_told() -> None:

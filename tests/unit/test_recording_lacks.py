@@ -17,4 +17,12 @@ def test_statements_prepared_before_are_told_with_their_share_and_the_remedy() -
 
 def test_one_is_one_and_a_whole_recording_lacks_nothing() -> None:
     assert lacks({"midstream_sessions": 1}, 9)[0].startswith("1 session was open before")
-    assert lacks({"unknown_statements": 0}, 0) == []
+    assert lacks({"unknown_statements": 0}, 9) == []
+
+
+def test_a_recording_of_nothing_says_where_the_statements_may_be() -> None:
+    [said] = lacks({"packets": 0}, 0)
+    assert said.startswith("Nothing was recorded.")
+    assert all(word in said for word in ("Unix socket", "--port", "slow_query_log"))
+    # These have a row of their own, and are the reason.
+    assert lacks({"tls_sessions": 4}, 0) == []

@@ -302,3 +302,9 @@ def test_a_plan_that_is_not_to_be_had_is_told_in_words() -> None:
         plan.why_not("Unknown thread id: 7 (server error 1094, SQLSTATE HY000)") == "The connection is gone."
     )
     assert plan.why_not("the host is not connected") == "the host is not connected"
+
+
+def test_a_class_without_an_example_has_advice_for_the_screen() -> None:
+    agents = "the server remembers no whole statement of digest 15: explain one that runs, with --thread"
+    assert "press 4" in plan.why_not(agents)
+    assert "--thread" not in plan.why_not(agents)

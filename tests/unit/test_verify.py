@@ -210,6 +210,8 @@ def test_nothing_is_claimed_below_the_resolution_of_the_buckets() -> None:
 def test_what_is_missing_is_said() -> None:
     little = looked(1, 1, 0, (2, 2))
     assert "blocks" in of(little, "p50").missing
+    first = page_of(little, (), alpha=0.05, margin=0.03).notice.headline
+    assert "needs 15 minutes of data on each side of the change" in first
     rare = looked(1, 1, 0, (8, 8), calls=50)
     assert "too few calls for p99.9" in of(rare, "p99.9").missing
     assert of(rare, "p99.9").verdict is Verdict.NOT_ENOUGH_DATA

@@ -580,6 +580,10 @@ def test_a_finding_leads_to_the_statements_that_it_names() -> None:
         "/queries?host=db1&amp;range=1h&amp;q=update+t+set+b+%3D+%3F",
     ]
     assert "<dt>next</dt><dd><code>headrace indexes /s</code>" in card
+    fixed = {**row, "numbers": [], "fix": "An index on `a`: `headrace indexes <s>`; or add `--prove`."}
+    card = macros.findings(Listing((), [fixed]))  # type: ignore[attr-defined]
+    assert "<dd>An index on `a`: <code>headrace indexes &lt;s&gt;</code></dd>" in card
+    assert "<dd>add <code>--prove</code>.</dd>" in card
 
 
 def wait(waiter: int, holder: int | None, **more: Any) -> dict[str, Any]:
@@ -619,6 +623,11 @@ def test_the_tree_is_drawn(found: Site, client: TestClient) -> None:
     watched.listed = [{"id": 2, "user": "app"}, wait(2, 1), wait(3, 2)]
     page = client.get("/now", params={"host": "db1"}).text
     assert "\u2003└ " in page
+    assert "of 1" in page
+    watched.listed = [wait(2, 1, holder_class=None)]
+    assert "last statement unknown" in client.get("/now", params={"host": "db1"}).text
+    assert client.get("/api/waits.json", params={"host": "db1"}).json()["rows"][0]["statement"] == ""
+    watched.listed = [{"id": 2, "user": "app"}, wait(2, 1), wait(3, 2)]
     rows = client.get("/api/waits.json", params={"host": "db1"}).json()["rows"]
     assert [(row["connection"], row["waits_for"], row["user"]) for row in rows] == [
         ("1", None, None),

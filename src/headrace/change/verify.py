@@ -360,10 +360,11 @@ def _why_open(
     if question.weeks and int(found.control.sum()) < 2:
         return f"{int(found.control.sum())} earlier weeks have data: at least 2 are needed, 4 say much more"
     if found.error is None:
+        minutes = own.block_s / 60
         return (
-            f"{sides[0]} and {counted(sides[1], 'block')} of {own.block_s / 60:.3g} minutes: at "
-            f"least {MIN_BLOCKS} "
-            "independent ones are needed on each side, or two hosts"
+            f"one host needs {MIN_BLOCKS * minutes:.3g} minutes of data on each side of the change ({MIN_BLOCKS} "
+            f"independent blocks of {minutes:.3g}), and has {sides[0] * minutes:.3g} before it and "
+            f"{sides[1] * minutes:.3g} after it; or give two hosts"
         )
     if resolution >= max(abs(found.log), math.log1p(question.equivalence)):
         return (

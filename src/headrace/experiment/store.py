@@ -207,7 +207,7 @@ class ExperimentFolder:
             raise StoreError(
                 f"this is not an experiment directory: {what}",
                 place=str(path),
-                hint="use the directory that `headrace run` printed",
+                hint="name the directory that `headrace run` printed; a new one needs a new directory",
             ) from error
         except (OSError, BadContent) as error:
             raise StoreError(f"design.json cannot be read: {error}", place=str(path)) from error

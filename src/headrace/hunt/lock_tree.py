@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 Row = Mapping[str, Any]
+#: In place of the statement of a connection that executes nothing, where performance_schema has no last one of it.
+LAST_UNKNOWN = "last statement unknown"
 
 
 def tree(listed: Sequence[Row]) -> list[dict[str, Any]]:

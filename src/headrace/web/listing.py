@@ -41,7 +41,8 @@ NUMBERS = frozenset(kind for kind, (json_type, _) in KINDS.items() if json_type 
 @dataclass(frozen=True)
 class Column:
     """``name`` is its key in JSON and CSV. ``link`` makes the page's address of a row's cell. ``is_below``: a page
-    shows it below the row's name, so that no window is too narrow for it."""
+    shows it below the row's name, so that no window is too narrow for it. ``otherwise`` stands on a page in place
+    of an empty cell."""
 
     name: str
     title: str
@@ -49,6 +50,7 @@ class Column:
     about: str = ""
     link: Callable[[Row], str] | None = None
     is_below: bool = False
+    otherwise: str = ""
 
 
 @dataclass(frozen=True)

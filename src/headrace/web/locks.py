@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.hunt.lock_tree import LAST_UNKNOWN
 from headrace.hunt.lock_tree import tree as tree
 from headrace.web.asked import Asked
 from headrace.web.listing import Column, Listing
@@ -14,7 +15,13 @@ COLUMNS = (
     Column("behind", "Behind it", "n", "connections that wait for this one, directly or through others"),
     Column("lock", "Lock", "chip"),
     Column("table", "Table", "code"),
-    Column("statement", "Its statement", "code", "empty: its transaction is open, but it runs no statement"),
+    Column(
+        "statement",
+        "Its statement",
+        "code",
+        "of a connection that executes nothing its last one, if performance_schema has it",
+        otherwise=LAST_UNKNOWN,
+    ),
     Column("user", "User"),
     Column("open_s", "Open for", "age", "how long its transaction has been open"),
     Column(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -19,6 +20,8 @@ from headrace.web.listing import NUMBERS, Column, Row
 from headrace.web.private import page_below
 from headrace.web.users import Role
 
+#: A command, or options of one, in the text of a fix. Names of tables between backticks are none.
+COMMAND = re.compile(r"`((?:headrace |--)[^`]+)`")
 #: A ratio beyond these is marked by an arrow and a word as well as a colour.
 WORSE, BETTER = 1.2, 1 / 1.2
 #: A chip's word -> its look; its word says the same.
@@ -78,9 +81,22 @@ def drawn(name: str, request: Request, asked: Asked, problem: str, **values: Any
 @cache
 def environment() -> jinja2.Environment:
     found = html.environment("headrace.web", "templates")
-    found.filters |= {"cell": cell, "utc": utc, "look": lambda word: LOOKS.get(str(word), "")}
+    found.filters |= {
+        "cell": cell,
+        "utc": utc,
+        "commands": commands,
+        "look": lambda word: LOOKS.get(str(word), ""),
+    }
     found.globals |= {"is_number": lambda column: column.kind in NUMBERS, "sorting": sorting}
     return found
+
+
+def commands(said: str) -> Markup:
+    """A text with its commands as code: a terminal shows backticks for that, a page must not."""
+    parts = COMMAND.split(text.clean(said))
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if number % 2 else part for number, part in enumerate(parts)
+    )
 
 
 def sorting(asked: Asked, path: str, column: Column, query: dict[str, str]) -> str:
@@ -95,6 +111,8 @@ def cell(row: Row, column: Column) -> Markup | str:
     value = row.get(column.name)
     if column.kind == "spark":
         return sparkline_of(value)
+    if value in (None, "") and column.otherwise:
+        return Markup('<span class="muted">{}</span>').format(column.otherwise)
     if value is None or value == "":
         return Markup('<span class="muted" title="not known">–</span>') if column.kind in NUMBERS else ""
     if column.kind == "n":

@@ -53,7 +53,7 @@ def page_of(found: Verified, notes: Sequence[str], *, alpha: float, margin: floa
                 "fleet", "Fleet", "Did it hold in production?", [_table(found.fleet, "")],
                 "Ratios are after relative to before, with the mix of query classes of before"
                 + (", relative to that ratio of the control hosts." if found.control else "."),
-                brief=[_table(found.fleet, ""), *_missing(found)],
+                brief=[_table(found.fleet, "", in_units=True), *_missing(found)],
             ),
             Section("time", "Over time", "Average and worst host", lambda: _charts(found)),
             Section(
@@ -117,6 +117,9 @@ def headline(found: Verified) -> str:
     open_ = [each.response for each in found.fleet if each.verdict is Verdict.NOT_ENOUGH_DATA]
     if open_:
         said.append(f"not enough data for {', '.join(open_)}")
+        why, whose = max(_lacking(found).items(), key=lambda each: len(each[1]), default=("", []))
+        if len(whose) > 1:
+            said[-1] += f": {why}" if whose == open_ else f" ({', '.join(whose)}: {why})"
     hosts = {
         each.name
         for changes in found.hosts.values()
@@ -180,15 +183,30 @@ def _cells(change: Change) -> Cells:
     ]
 
 
-def _table(changes: Sequence[Change], title: str, name: str = "response") -> Table:
-    rows: list[Cells] = [
-        [each.response if name == "response" else each.name, *_cells(each)] for each in changes
-    ]
+def _table(changes: Sequence[Change], title: str, name: str = "response", *, in_units: bool = False) -> Table:
+    """``in_units``: for a terminal, which has no small print below a column's title."""
+    rows: list[Cells] = []
+    for each in changes:
+        first = each.response if name == "response" else each.name
+        if in_units:
+            first += "/s" if each.response == THROUGHPUT else " ms"
+        rows.append([first, *_cells(each)])
     return Table((Column(name), *_COLUMNS), rows, title)
 
 
+def _lacking(verified: Verified) -> dict[str, list[str]]:
+    """Why responses have no verdict, each reason once."""
+    lacking: dict[str, list[str]] = {}
+    for each in verified.fleet:
+        if each.missing:
+            lacking.setdefault(each.missing, []).append(each.response)
+    return lacking
+
+
 def _missing(found: Verified) -> list[Part]:
-    lines = [f"{each.response}: {each.missing}" for each in found.fleet if each.missing]
+    """The reasons that the headline has not said."""
+    said = headline(found)
+    lines = [f"{', '.join(whose)}: {why}" for why, whose in _lacking(found).items() if why not in said]
     return [Sentences(lines)] if lines else []
 
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from headrace.base.counted import counted
 from headrace.base.effect import Effect, NoiseFloor, Verdict
 from headrace.base.intervals import Needed, span
 from headrace.base.model import Treatment
@@ -160,7 +161,8 @@ def _adjusted(analysis: Analysis) -> Iterable[str]:
         found = [a for a in analysis.adjustments if a.response == THROUGHPUT and a.kind == kind]
         if trials := sum(a.trials for a in found):
             most = max(a.most_lost for a in found if a.trials)
-            yield f"Ratios account for {kind} that others took: up to {most:.0%}, in {trials} trials."
+            took = f"up to {most:.0%}, in {counted(trials, 'trial')}"
+            yield f"Ratios account for {kind} that others took: {took}."
         for each in (a.uneven for a in found if a.uneven):
             yield (
                 f"Others took {each.baseline_lost:.0%} of the {kind} from {each.baseline}, but {each.lost:.0%} "

@@ -67,3 +67,15 @@ def cost_of(evidence: Evidence, doing: str, works: Collection[str], metric: str)
     times = evidence.window.rates("statements", "time_ns")
     seconds = sum(times.get(digest, 0.0) for digest in making) / 1e9 if times else None
     return Cost(doing, at_it, sessions.at_work(load) if load is not None else 0.0, seconds)
+
+
+def failed_where_all_are_taken(evidence: Evidence) -> float:
+    """Logins that failed in the window, if all connections were taken at some moment of it; else 0.
+
+    The last connection is an administrator's. Who reaches it without that right is refused as a login that fails:
+    the server counts only those beyond it as refused.
+    """
+    now = evidence.window.gauge("mysql_status", "threads_connected")
+    if now is None or now.high < evidence.number("max_connections"):
+        return 0.0
+    return evidence.window.growth("mysql_status", "aborted_connects") or 0.0

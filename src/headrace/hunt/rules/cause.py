@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from headrace.hunt import server_alone, sessions
 from headrace.hunt.resources import PRESSURE_HIGH, STEAL_HIGH, Verdict
+from headrace.hunt.rules import at_work
 from headrace.hunt.rules.evidence import Evidence, Number, number
 from headrace.hunt.rules.rule import Finding, Judgement, Severity
 from headrace.hunt.users import SERVERS
@@ -326,7 +327,10 @@ def _stops_work_now(evidence: Evidence, finding: Finding) -> bool:
         if refused is None:  # before MySQL 5.6: then only whether all of them are taken is known
             now = evidence.window.gauge("mysql_status", "threads_connected")
             return now is not None and now.last >= evidence.number("max_connections")
-        return refused >= REFUSED_S
+        return (
+            refused >= REFUSED_S
+            or at_work.failed_where_all_are_taken(evidence) >= REFUSED_S * evidence.window.seconds
+        )
     if finding.rule.code == "LOCK17" and finding.severity is Severity.COST:
         return True  # nobody waits for its locks, but every read walks over what it keeps
     return finding.severity is Severity.LIMIT

@@ -35,6 +35,11 @@ WHY_ABORTED = {
     "connection_errors_max_connections": "find no free connection",
     "connection_errors_internal": "fail inside the server",
 }
+#: Connections one by one are not sampled: on a server that is short of them that would be thousands of rows.
+HOLDERS = (
+    "SELECT user, SUBSTRING_INDEX(host, ':', 1) AS client, COUNT(*), MAX(time) FROM "
+    "information_schema.PROCESSLIST GROUP BY 1, 2 ORDER BY 3 DESC;"
+)
 #: Transactions too large for the binary log cache: as a share of all, and per second.
 SPILLED, SPILLED_S = 0.05, 5.0
 #: Joins per second that read a whole table for each row of another ...
@@ -316,6 +321,8 @@ def connections_near_limit(evidence: Evidence) -> Iterator[Match]:
         return
     now = evidence.gauge("mysql_status", "threads_connected").high
     is_past = refused <= 0 and now < NEAR * limit
+    most_refused = max(refused, at_work.failed_where_all_are_taken(evidence))
+    told = f"{refused:,.0f}" if most_refused <= refused else f"{refused:,.0f} to {most_refused:,.0f}"
     more = sizes.connections(evidence)
     yield Match(
         "",
@@ -323,7 +330,7 @@ def connections_near_limit(evidence: Evidence) -> Iterator[Match]:
         if is_past
         else f"up to {most:,.0f} of {limit:,.0f} connections were used; "
         + (
-            f"{refused:,.0f} were refused during the window."
+            f"{told} were refused during the window."
             if counted is not None
             else f"{now:,.0f} are now, and this version does not count how many are refused."
         ),
@@ -338,6 +345,7 @@ def connections_near_limit(evidence: Evidence) -> Iterator[Match]:
                 steps=(
                     "Share connections: a pool in the application, or a proxy; end sleeping ones sooner "
                     "(wait_timeout).",
+                    f"Who holds them: {HOLDERS}",
                 ),
                 label="fewer needed",
             ),

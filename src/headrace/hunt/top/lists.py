@@ -11,6 +11,7 @@ from headrace.base.counted import counted
 from headrace.host.activity import Activity
 from headrace.host.monitors import looks_at_server
 from headrace.hunt.hot_cores import FULL
+from headrace.hunt.lock_tree import LAST_UNKNOWN
 from headrace.hunt.report.words import SEVERITY_STYLE, remedy_text
 from headrace.hunt.resources import BUSY
 from headrace.hunt.top import lines
@@ -385,7 +386,7 @@ def _asleep(shot: Shot) -> list[Mapping[str, Any]]:
             "host": row.get("holder_host"),
             "time_s": row["holder_idle_s"],
             "state": IDLE,
-            "class": row.get("holder_class") or "last statement unknown",
+            "class": row.get("holder_class") or LAST_UNKNOWN,
         }
         for row in _listed(shot, "locks")
         if row.get("holder") not in (None, 0, *running) and row.get("holder_idle_s") is not None

@@ -8,7 +8,7 @@ from typing import Any
 from rich.text import Text
 
 from headrace.host.activity import without_port
-from headrace.hunt.lock_tree import tree
+from headrace.hunt.lock_tree import LAST_UNKNOWN, tree
 from headrace.hunt.top import lines
 from headrace.hunt.top.lines import DIM, HOT, WARM, Cell, Column
 from headrace.hunt.top.shot import Shot
@@ -42,7 +42,7 @@ def locks(shot: Shot, sort: str) -> tuple[list[Column], list[tuple[str, list[Cel
             _seconds(idle),
             clean(row["who"]),
             clean(f"{row['lock']} {row['table']}".strip()),
-            clean(row["statement"]) if row["statement"] else ("last statement unknown", DIM),
+            clean(row["statement"]) if row["statement"] else (LAST_UNKNOWN, DIM),
         ]
         found.append((row["connection"], cells))
     return columns, found

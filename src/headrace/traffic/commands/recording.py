@@ -163,9 +163,27 @@ def _size(found: dict[str, Any]) -> str:
     return f"{found['bytes']:,} bytes" + (f", {an_event} per event" if an_event is not None else "")
 
 
+#: What a source had instead of events; each has its own row.
+EXPLAIN_NOTHING = (
+    "tls_sessions",
+    "foreign_sessions",
+    "one_sided_sessions",
+    "tunnels",
+    "damaged",
+    "throttled_events",
+)
+NOTHING = (
+    "Nothing was recorded. If this was a capture: no interface sees clients of the server's Unix socket, and "
+    "a server may listen on another port than 3306 (--port). If it was a slow log: slow_query_log may be OFF, or "
+    "no statement took long_query_time."
+)
+
+
 def lacks(coverage: Mapping[str, Any], events: int) -> list[str]:
     """What a digest and a replay of this recording will lack, each with what gives it. It is said first."""
     said = []
+    if not events and not any(coverage.get(name) for name in EXPLAIN_NOTHING):
+        said.append(NOTHING)
     if unknown := int(coverage.get("unknown_statements") or 0):
         share = f"{unknown:,} of {counted(events, 'event')} ({unknown / max(events, 1):.0%})"
         said.append(

@@ -66,10 +66,8 @@ def compared(before: Digest, after: Digest, changes: Sequence[Change], limit: in
             yield Sentence(f"and {len(found) - limit:,} more: --top", "aside")
     yield Gap()
     if own:
-        classes = counted(len(own), "class", "classes")
-        yield Sentence(
-            f"Not listed: {classes} that only ask the server about itself, as monitors do.", "aside"
-        )
+        classes = counted(len(own), "class that only asks", "classes that only ask")
+        yield Sentence(f"Not listed: {classes} the server about itself, as monitors do.", "aside")
     yield Sentence(NO_TRIAL, "aside")
 
 
