@@ -16,7 +16,7 @@ from headrace.change.panel import Window, quantiles
 from headrace.change.production import Series
 from headrace.change.production.series import common_edges, rebinned
 from headrace.change.production.weeks import WEEK_S, earlier, names
-from headrace.change.report.verify import page_of
+from headrace.change.report.verify import headline, page_of
 from headrace.change.verify import Change, Question, Verified, verify
 from headrace.show.notice import Conclusion
 from tests.production import AT_S, CELL_S, EDGES_NS, FINE_NS, fleet, waves, window
@@ -210,7 +210,7 @@ def test_nothing_is_claimed_below_the_resolution_of_the_buckets() -> None:
 def test_what_is_missing_is_said() -> None:
     little = looked(1, 1, 0, (2, 2))
     assert "blocks" in of(little, "p50").missing
-    first = page_of(little, (), alpha=0.05, margin=0.03).notice.headline
+    first = headline(little)
     assert "needs 15 minutes of data on each side of the change" in first
     rare = looked(1, 1, 0, (8, 8), calls=50)
     assert "too few calls for p99.9" in of(rare, "p99.9").missing
