@@ -212,6 +212,8 @@ def test_what_is_missing_is_said() -> None:
     assert "blocks" in of(little, "p50").missing
     first = headline(little)
     assert "needs 15 minutes of data on each side of the change" in first
+    # As many as are needed, but one says what the next will: then it is no lack of minutes that has to be told.
+    assert "are worth too few independent ones" in of(looked(1, 1, 0, (3, 3)), "p50").missing
     rare = looked(1, 1, 0, (8, 8), calls=50)
     assert "too few calls for p99.9" in of(rare, "p99.9").missing
     assert of(rare, "p99.9").verdict is Verdict.NOT_ENOUGH_DATA

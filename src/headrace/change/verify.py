@@ -361,6 +361,12 @@ def _why_open(
         return f"{int(found.control.sum())} earlier weeks have data: at least 2 are needed, 4 say much more"
     if found.error is None:
         minutes = own.block_s / 60
+        if min(sides) >= MIN_BLOCKS:
+            has = f"{sides[0] * minutes:.3g} minutes before the change and {sides[1] * minutes:.3g} after it"
+            return (
+                f"blocks of {minutes:.3g} minutes resemble the one before, so the {has} are worth too few "
+                "independent ones: give more time on each side, or two hosts"
+            )
         return (
             f"one host needs {MIN_BLOCKS * minutes:.3g} minutes of data on each side of the change ({MIN_BLOCKS} "
             f"independent blocks of {minutes:.3g}), and has {sides[0] * minutes:.3g} before it and "
