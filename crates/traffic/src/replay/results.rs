@@ -172,7 +172,8 @@ impl Results {
         warnings.extend(total.kills.warning());
         if counts.without_database > 0 && !verdict.has_database {
             warnings.push(format!(
-                "{} sessions began before the recording, which does not know their database: give --mysql-database",
+                "sessions that began before the recording, which does not know their database: {}; give \
+                 --mysql-database",
                 counts.without_database
             ));
         }

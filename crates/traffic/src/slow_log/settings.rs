@@ -49,6 +49,9 @@ pub(super) fn used(text: &[u8], at_end: bool) -> Option<Option<Found<'_, &[u8]>>
     let Some(begin) = begins_with_word(text, b"use") else {
         return may_become(text, b"use", at_end).map(|()| None);
     };
+    if let Some(found) = quoted(text, at_end) {
+        return Some(Some(found));
+    }
     let Some(end) = use_length(text, at_end) else {
         // A statement like this, and a long one.
         return if text.len() > LINE_BYTES { Some(None) } else { None };
@@ -70,6 +73,21 @@ pub(super) fn used(text: &[u8], at_end: bool) -> Option<Option<Found<'_, &[u8]>>
     let value = name(&inner[begin..]);
     let is_touched = !text.starts_with(b"use ") || value.len() + begin != inner.len();
     Some(Some(Found { value, text: inner, length: next, is_touched }))
+}
+
+/// `` use `db`; ``, as MariaDB writes it since its releases of 2026.
+fn quoted(text: &[u8], at_end: bool) -> Option<Found<'_, &[u8]>> {
+    let name = text.strip_prefix(b"use `")?;
+    let end = memchr(b'`', &name[..name.len().min(LINE_BYTES)]).filter(|end| *end > 0)?;
+    let behind = name[end + 1..].strip_prefix(b";")?;
+    let next = match behind {
+        [] if at_end => 0,
+        [b'\n', ..] => 1,
+        [b'\r', b'\n', ..] => 2,
+        _ => return None,
+    };
+    let length = text.len() - behind.len();
+    Some(Found { value: &name[..end], text: &text[..length - 1], length: length + next, is_touched: false })
 }
 
 /// The name in a `use` line, with or without `;`.
@@ -281,6 +299,7 @@ mod tests {
             ("use a; use b;\nx", "a", "use b;\nx"),
             ("use shop; SET timestamp=1;\nx", "shop", "SET timestamp=1;\nx"),
             ("use my;shop;\nx", "my;shop", "x"),
+            ("use `my;shop`;\nx", "my;shop", "x"),
             ("use my\nshop;\nSET x", "my\nshop", "SET x"),
         ] {
             let found = used(text.as_bytes(), true).unwrap().unwrap();
@@ -303,6 +322,14 @@ mod tests {
         ] {
             assert!(used(text.as_bytes(), true).unwrap().is_none(), "{text}");
         }
+    }
+
+    #[test]
+    fn names_as_servers_write_them_are_no_change() {
+        for text in ["use shop;\n", "use `shop`;\n", "use `my shop`;\r\n", "use `a;b`;\n"] {
+            assert!(!used(text.as_bytes(), true).unwrap().unwrap().is_touched, "{text}");
+        }
+        assert!(used(b"USE `shop`;\n", true).unwrap().unwrap().is_touched);
     }
 
     #[test]
