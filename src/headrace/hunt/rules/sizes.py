@@ -83,7 +83,12 @@ def group_limit(process: Mapping[str, Any]) -> float | None:
 
 
 def is_short(evidence: Evidence) -> bool:
-    """Whether tasks of the host wait for memory, or were killed for lack of it: nothing may grow."""
+    """Whether tasks of the host wait for memory, or were killed for lack of it: nothing may grow.
+
+    Of a host that is unknown nothing says so: there the memory that was given decides.
+    """
+    if not evidence.has_host:
+        return False
     window = evidence.window
     if (window.growth("vmstat", "oom_kill") or 0.0) > 0 and not in_groups_only(window):
         return True
