@@ -26,7 +26,7 @@ WORSE = (Severity.LIMIT, Severity.RISK, Severity.COST)
 #: Sizes that are not memory, or some MiB of it: a stack for each thread.
 NO_MEMORY = ("server.innodb_log_file_size", "server.innodb_redo_log_capacity", "server.max_binlog_size",
              "server.thread_cache_size", "server.thread_pool_size")  # fmt: skip
-#: Names of what holds memory, and the beginnings of the codes of rules about it.
+#: Parts of the names of settings that take memory, and prefixes of the codes of rules about memory.
 MEMORY = re.compile("size|buffer|cache|connections|stmt_count")
 OF_MEMORY = ("MEM", "SESS", "POOL", "STMT", "REDO", "BLOG")
 Changes = Mapping[str, Any]

@@ -185,6 +185,6 @@ def test_what_a_connection_copies_is_what_the_vendors_servers_say() -> None:
     assert not is_of_sessions("slow_query_log", Vendor.MYSQL, "8.0.31")
     assert is_of_sessions("slow_query_log", Vendor.MARIADB, "10.6.12")
     assert not is_of_sessions("innodb_io_capacity", Vendor.MARIADB, "10.6.12")
-    # Variables without a record, too: turns would compare nothing.
+    # Also those that the catalogue lacks: connections keep the old value, so turns would not differ.
     for name in ("server.sql_mode", "server.optimizer_prune_level", "server.query_prealloc_size"):
         assert switching.why_not(knobs.find(name), Vendor.MARIADB) == "only new connections have it"

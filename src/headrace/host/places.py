@@ -15,14 +15,14 @@ def mount_of(path: str, mounts: Sequence[Mapping[str, Any]]) -> Mapping[str, Any
     return max(reversed(below), key=lambda fs: len(fs["mount_point"]), default=None)
 
 
-#: File systems that give each of their subvolumes a number of its own, which no list of mounts has.
+#: Their subvolumes have device numbers of their own, which no list of mounts has.
 _MANY_NUMBERS = ("btrfs", "bcachefs", "overlay")
 
 
 def mount_of_server(
     path: str, mounts: Sequence[Mapping[str, Any]], process: Mapping[str, Any]
 ) -> Mapping[str, Any] | None:
-    """The mount of a path as a server has it, which keeps the directory that it works in.
+    """The mount of a path as a running server sees it: it stays in the directory that it works in.
 
     What was mounted over that directory since its start, or taken away beneath it, is not where its files are: it
     is the mount with the number of that directory, None if that is gone.

@@ -184,7 +184,7 @@ def _cells(change: Change) -> Cells:
 
 
 def _table(changes: Sequence[Change], title: str, name: str = "response", *, in_units: bool = False) -> Table:
-    """``in_units``: for a terminal, which has no small print below a column's title."""
+    """``in_units``: with the unit behind each name, as a terminal shows none below a column's title."""
     rows: list[Cells] = []
     for each in changes:
         first = each.response if name == "response" else each.name

@@ -167,8 +167,8 @@ def fit(y: Floats, lost: Floats, layout: Layout, weights: Floats) -> Additive:
 
 
 def weights_of(trials: Sequence[Seen], names: Sequence[str], rows: Floats) -> Floats:
-    """How much each trial tells, from 1 to 0 (it does not fit the others). Ones where too little is left for
-    the noise; ``rows`` as in ``fit_one``.
+    """The weight of each trial, from 1 to 0 (it does not fit the others); all 1 if too few degrees of freedom are
+    left to tell. ``rows`` as in ``fit_one``.
     """
     layout = _layout(trials, names, rows)
     if layout.degrees < MIN_DEGREES:

@@ -91,8 +91,8 @@ def study(
 
 
 def _robust(one: Study, observations: Sequence[Observation], places: Sequence[str]) -> Study:
-    """With intervals and p values that neither one run that does not fit decides, nor a cell that varies more than
-    the others, where they can be had: of a whole factorial with repeats.
+    """With intervals and p values that allow for runs that do not fit and for cells that vary more than others, if
+    the study is a whole factorial with repeats.
     """
     effects = one.effects
     cells = {" ".join(cell): dict(zip(effects.factors, cell, strict=True)) for cell in one.cells}
@@ -101,11 +101,11 @@ def _robust(one: Study, observations: Sequence[Observation], places: Sequence[st
     if len(cells) < len(one.cells) or not whole.is_whole(effects, cells):
         return one
     # Sorted, so that the order of a file's rows changes nothing.
-    order = sorted(range(len(observations)), key=lambda i: (*_place(observations[i], effects), i))
-    seen = [
-        Seen(" ".join(cell), block, log)
-        for cell, block, log in (_place(observations[i], effects) for i in order)
-    ]
+    placed = sorted(
+        (tuple(own.levels[name] for name in effects.factors), own.block or 0, own.log, i)
+        for i, own in enumerate(observations)
+    )
+    seen = [Seen(" ".join(cell), block, log) for cell, block, log, _ in placed]
     fitted, misfits = whole.resistant(seen, effects.factors, cells)
     middles = {
         name: statistics.median(s.log for s in own)
@@ -114,12 +114,8 @@ def _robust(one: Study, observations: Sequence[Observation], places: Sequence[st
     return replace(
         one,
         effects=whole.with_own_variances(effects, fitted, one.alpha),
-        misfits={places[order[i]]: math.exp(seen[i].log - middles[seen[i].treatment]) for i in misfits},
+        misfits={places[placed[i][-1]]: math.exp(seen[i].log - middles[seen[i].treatment]) for i in misfits},
     )
-
-
-def _place(own: Observation, effects: Effects) -> tuple[Cell, int, float]:
-    return tuple(own.levels[name] for name in effects.factors), own.block or 0, own.log
 
 
 def _by_block(own: Sequence[tuple[int | None, float]]) -> dict[int, float]:

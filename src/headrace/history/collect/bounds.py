@@ -20,8 +20,8 @@ from headrace.history.collect.minute import Row, table_of
 MOST_ROWS, MOST_BUCKETS = 50_000, 200_000
 #: Characters of what names a row.
 MOST_NAME = 1000
-#: Characters of all rows of a host that wait for their minute. Those of 2,000 classes, each with the longest text
-#: and example that is kept, are fewer; a host that sends nothing but long words would fill the memory.
+#: Characters of a host's rows that wait for their minute: more than 2,000 classes have with the longest texts and
+#: examples, and a bound for a host that sends nothing but long words.
 MOST_WAITING = 64 << 20
 #: Among the rows that wait for their minute: how many characters they have, and by table how many found no room.
 WAITING, LEFT_OUT = "waiting", "left out"

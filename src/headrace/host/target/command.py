@@ -149,7 +149,7 @@ class Output(asyncio.Protocol):
                 await self._news.wait()
 
     async def read_all(self, most_bytes: int) -> bytes:
-        """Raises CommandFailed past ``most_bytes``, or ``MOST_BYTES``."""
+        """Raises CommandFailed if there is more than ``most_bytes``, or than ``MOST_BYTES``."""
         self.unlimit()
         most = min(most_bytes, MOST_BYTES)
         found: list[bytes] = []
