@@ -32,7 +32,14 @@ import pymysql
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from benches.plants import index_cases, index_forms, index_frameworks, index_tenants, index_types
+from benches.plants import (
+    index_cases,
+    index_forms,
+    index_frameworks,
+    index_stores,
+    index_tenants,
+    index_types,
+)
 from benches.plants.index_case import Case, Plant
 from tests.servers import KINDS, Server, find_server, open_folder, server
 
@@ -44,6 +51,7 @@ PLANTS = (
     Plant("types", index_types.SCHEMA, index_types.CASES, index_types.REDUNDANT),
     Plant("forms", index_forms.SCHEMA, index_forms.CASES, index_forms.REDUNDANT),
     Plant("press", index_frameworks.SCHEMA, index_frameworks.CASES, index_frameworks.REDUNDANT),
+    Plant("stores", index_stores.SCHEMA, index_stores.CASES, index_stores.REDUNDANT),
 )
 PROVING = ("--prove", "--blocks", "10", "--budget", "3m")
 

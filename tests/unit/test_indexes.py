@@ -87,7 +87,26 @@ def columns_of(advice: Advice) -> list[str]:
         ("select count(distinct customer) from orders where shop = 3", ["orders(shop,customer)"]),
         # The join begins with orders, whatever its primary key is compared with.
         ("select o.id from orders o join customers c on c.id = o.id where o.customer = 7", ["orders(customer)"]),
-        ("select o.id from orders o join customers c on c.id = o.id where o.customer = 7 and c.country = 'x'", []),
+        ("select o.id from orders o join customers c on c.id = o.id where o.customer = 7 and c.country = 'x'",
+         ["customers(country)", "orders(customer)"]),
+        # A join begins where values are: what it joins does not stand before a range or an order.
+        ("select o.id from orders o join customers c on c.id = o.customer where o.created > '2026-01-01'",
+         ["orders(created)"]),
+        ("select o.id from orders o join customers c on c.id = o.customer order by o.created limit 5",
+         ["orders(created)"]),
+        ("select o.id from orders o join customers c on c.id = o.customer where o.shop = 3 order by o.created"
+         " limit 5", ["orders(shop,created)"]),
+        ("select o.id from orders o join customers c on c.id = o.customer where o.created > '2026-01-01' and"
+         " c.country > 'x'", ["customers(country)", "orders(created)", "orders(customer,created)"]),
+        # Its primary key finds rows of the other table, and values may, too.
+        ("select c.id from orders o join customers c on c.id = o.customer where o.code > 'x' and c.email = 'y'",
+         ["customers(email)", "orders(customer,code)"]),
+        # Of one table twice: found by its values, then by those of the other.
+        ("select a.id from orders a join orders b on b.customer = a.customer and b.code = 'x' where a.code = 'y'"
+         " and a.shop = 3 and b.shop > 3", ["orders(code,customer,shop)", "orders(code,shop)"]),
+        # The rows are sought by those of an outer query.
+        ("select c.id from customers c where exists (select 1 from orders o join customers b on b.id = o.shop"
+         " where o.customer = c.id and o.created > '2026-01-01')", ["orders(shop,customer,created)"]),
         ("select * from orders where customer in (1, 2, 3) and code is null", ["orders(customer,code)"]),
         ("select * from orders where code like 'ab%'", ["orders(code)"]),
         # Most rows may have NULL there.
@@ -264,6 +283,8 @@ def test_an_existing_index_serves_what_it_begins_with() -> None:
     assert not advised(two_ways, schema=down).hindrances
     (_, hindrance), *_ = advised(two_ways).hindrances
     assert hindrance.rewrite.startswith("an index on (shop DESC, created)")
+    (_, hindrance), *_ = advised(two_ways.replace("order by", "where customer = 5 order by")).hindrances
+    assert hindrance.rewrite.startswith("an index on (customer, shop DESC, created)")
     assert not advised(
         "select * from orders where shop = 3 and id > 5",
         schema=[line("orders", ORDERS, "!PRIMARY(id)", "k(shop)")],
@@ -275,11 +296,32 @@ def test_an_existing_index_serves_what_it_begins_with() -> None:
     ]
 
 
+def test_a_key_has_no_more_columns_than_it_has_room_for() -> None:
+    wide = line("orders", ORDERS, "!PRIMARY(id)")
+    for field in wide["fields"]:
+        if field["name"] in ("code", "note"):
+            field |= {"kind": "varchar(500)", "most_bytes": 2000}
+    text = "select * from orders where code = 'x' and note = 'y' and shop = 3"
+    assert columns_of(advised(text, schema=[wide])) == ["orders(code,shop)"]
+    for field in wide["fields"]:
+        if field["name"] == "code":
+            field |= {"kind": "varchar(1000)", "most_bytes": 4000}
+    found = advised("select * from orders where code = 'x' and shop = 3", schema=[wide])
+    assert columns_of(found) == ["orders(shop)"]
+    assert found.hindrances[0][1].rewrite == "try ADD INDEX (shop, code(20))"
+
+
 def test_a_long_column_and_an_index_of_an_expression_are_named() -> None:
     text = "select * from orders where note = 'x'"
     assert "as in ADD INDEX (note(20))" in advised(text).content[0][1]
     schema = [line("orders", ORDERS, "!PRIMARY(id)", "p(note:20)", "f()")]
     assert advised(text, schema=schema).content[0][1] == "p of shop.orders has a prefix of note"
+    assert not advised(text, schema=schema).hindrances
+    schema[0] |= {"rows": 100_000}
+    schema[0]["indexes"][1]["columns"][0]["cardinality"] = 3
+    (_, hindrance), *_ = advised(text, schema=schema).hindrances
+    assert "its first 20 characters, which an index has" in hindrance.why
+    assert hindrance.rewrite == "try ADD INDEX (note(40))"
     (_, hindrance), *_ = advised("select * from orders where lower(code) = 'x'", schema=schema).hindrances
     assert hindrance.rewrite.startswith("f may be of this expression")
 
@@ -290,6 +332,7 @@ def test_a_long_column_and_an_index_of_an_expression_are_named() -> None:
         ("select * from orders where date(created) = '2026-01-01'", "created", "DATE is applied"),
         ("select * from orders where code like '%ab'", "code", "begins with a wildcard"),
         ("select * from orders where code = 5", "code", "compared with a number"),
+        ("select * from orders where 5 between customer and shop", "customer", "an index bounds one side"),
         ("select * from orders where code = 'a' or shop = 3", "code", "OR over several"),
         ("select * from orders where customer + 1 = 5", "customer", "an expression is applied"),
         ("select * from orders where customer = shop", "customer", "two columns of the same row"),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from headrace.base.counted import counted
 from headrace.indexes.parsing import Unread
-from headrace.indexes.schema import Index, Schema, Table
+from headrace.indexes.schema import MOST_KEY_BYTES, Index, Schema, Table
 from headrace.indexes.statement import Hindrance, Reading, Statement, Use, read
 
 #: A table of fewer rows is read faster than an index that leads to it.
@@ -22,8 +22,6 @@ GOOD_RATIO = 10.0
 #: Groups are fewer than their rows whatever the plan: only with about one row for each has it nothing to gain.
 GOOD_GROUPS_RATIO = 2.0
 MOST_COLUMNS = 5
-#: MySQL's limit of an index with rows in the format DYNAMIC.
-MOST_KEY_BYTES = 3_072
 #: Bytes of an entry beside its columns and the primary key's: header, pointers, pages two thirds full.
 ENTRY_BYTES = 20
 
@@ -56,7 +54,7 @@ class Candidate:
     @property
     def time_ns(self) -> int:
         """What the calls of its statements took: an upper bound of what it can save on reads."""
-        return sum(reason.statement.time_ns for reason in self.reasons)
+        return sum(each.time_ns for each in {reason.statement for reason in self.reasons})
 
     @property
     def place(self) -> str:
@@ -186,37 +184,53 @@ def _of_statement(statement: Statement, reading: Reading) -> tuple[list[_Offer],
         # MariaDB does not count the rows that it reads into a join buffer, nor MySQL those for a derived table.
         if little and not use.joined and not use.is_derived:
             continue
-        offer = _offer(use, statement)
-        if offer is None:
+        asked = _offers(use, reading, statement)
+        if not asked:
             why_none = why_none or _prefix_only(use)
             continue
-        problem = _unneeded(offer)
-        if problem and not little and use.joined and _starts(use, reading):
-            first = _offer(replace(use, joined=()), statement)
-            if first is not None and not _unneeded(first):
-                offer, problem = first, ""
-        if problem:
-            why_none = why_none or problem
-        else:
-            offers.append(offer)
+        problems = [(offer, _unneeded(offer)) for offer in asked]
+        if not little:
+            offers += [offer for offer, problem in problems if not problem]
+        elif not problems[0][1]:
+            offers.append(problems[0][0])
+        why_none = why_none or next((problem for _, problem in problems if problem), "")
     return offers, why_none
 
 
-def _starts(use: Use, reading: Reading) -> bool:
-    """Whether a join has to begin with this table: it is compared with values, and no other one is."""
-    return bool(use.equal) and not any(
-        other.equal or other.ranges for other in reading.uses if other is not use
-    )
+def _offers(use: Use, reading: Reading, statement: Statement) -> list[_Offer]:
+    """What a table needs when its rows are sought by those of the others, when a join begins with it, or both."""
+    inner = _offer(use, statement)
+    alone = _offer(replace(use, joined=()), statement)
+    others = [each for each in reading.uses if each.scope == use.scope and each.alias != use.alias]
+    if inner is None or alone is None or inner == alone or not others or use.is_sought:
+        return [inner] if inner else []
+    is_narrow = bool(use.equal or use.ranges)
+    if not any(each.equal or each.ranges for each in others):
+        # The join begins here, and what it joins would stand between the values and a range or an order.
+        begins = (is_narrow or _is_for_order(use)) and (alone.tail or _unneeded(inner))
+        return [alone] if begins else [inner]
+    if not is_narrow:
+        return [inner]
+    # Which table a join begins with is not known where each has a range, nor where the rows of this one can be
+    # sought already. An index whose first columns are compared with values serves either way.
+    if _unneeded(inner) or not (use.equal or any(each.equal for each in others)):
+        return [inner, alone]
+    first = _offer(replace(use, joined=(), ranges=(), order=(), group=()), statement)
+    return [inner, first] if first else [inner]
 
 
 def _offer(use: Use, statement: Statement) -> _Offer | None:
     def is_short(name: str) -> bool:
         return not use.table.columns[name].is_long
 
-    equal = tuple(name for name in dict.fromkeys((*use.equal, *use.joined)) if is_short(name))[:MOST_COLUMNS]
+    named = (name for name in dict.fromkeys((*use.equal, *use.joined)) if is_short(name))
+    equal = _fitting(use.table, named)[:MOST_COLUMNS]
     ranges = tuple(name for name in use.ranges if name not in equal and is_short(name))
+    if _fitting(use.table, (*equal, *ranges[:1])) != (*equal, *ranges[:1]):
+        ranges = ()
     room = MOST_COLUMNS - len(equal)
     sorts = _sorts(use, equal)[:room]
+    sorts = _fitting(use.table, (*equal, *sorts))[len(equal) :]
     if sorts and not equal and _groups_in_vain(use, sorts):
         sorts = ()
     if sorts and all(map(is_short, sorts)) and (not ranges or ranges[0] == sorts[0]):
@@ -225,6 +239,16 @@ def _offer(use: Use, statement: Statement) -> _Offer | None:
     if ranges and room:
         return _Offer(use.table, equal, ranges[:1], Reason(statement, (*equal, ranges[0])))
     return _Offer(use.table, equal, (), Reason(statement, equal)) if equal else None
+
+
+def _fitting(table: Table, names: Iterable[str]) -> tuple[str, ...]:
+    """Those of which a key has room for all."""
+    kept, room = list[str](), MOST_KEY_BYTES
+    for name in names:
+        if (taken := key_bytes(table, name)) <= room:
+            kept.append(name)
+            room -= taken
+    return tuple(kept)
 
 
 def _groups_in_vain(use: Use, sorts: tuple[str, ...]) -> bool:
@@ -253,15 +277,22 @@ def _long(use: Use) -> Iterable[Hindrance]:
     beside = [name for name in (*use.equal, *use.joined) if not use.table.columns[name].is_long]
     for name in (*use.equal, *use.ranges):
         column = use.table.columns[name]
-        has_prefix = any(
-            (part.name or "").lower() == name for index in use.table.indexes for part in index.parts
+        if not column.is_long or column.kind.lower() in ("json", "geometry"):
+            continue
+        prefixes = [
+            part for index in use.table.indexes for part in index.parts if (part.name or "").lower() == name
+        ]
+        if not prefixes:
+            why, most = "an index holds a prefix of it at most, which no candidate has", 10
+        elif all(part.tells_little(use.table.rows) for part in prefixes):
+            most = max(part.prefix or 0 for part in prefixes)
+            why = f"its first {counted(most, 'character')}, which an index has, tell few rows apart"
+        else:
+            continue
+        columns = ", ".join([*beside[: MOST_COLUMNS - 1], f"{column.name}({2 * most})"])
+        yield Hindrance(
+            use.table.full_name, name, f"{name}, of type {column.kind}", why, f"try ADD INDEX ({columns})"
         )
-        if column.is_long and column.kind.lower() not in ("json", "geometry") and not has_prefix:
-            columns = ", ".join([*beside[: MOST_COLUMNS - 1], f"{column.name}(20)"])
-            yield Hindrance(
-                use.table.full_name, name, f"{name}, of type {column.kind}",
-                "an index holds a prefix of it at most, which no candidate has", f"try ADD INDEX ({columns})",
-            )  # fmt: skip
 
 
 def _prefix_only(use: Use) -> str:
@@ -336,13 +367,19 @@ def _of_table(wanted: Sequence[_Offer]) -> list[Candidate]:
             groups = _together(place, offer)
             if groups is not None:
                 place.groups = groups
-                place.reasons.append(offer.reason)
+                if not any(_says_all(each, offer.reason) for each in place.reasons):
+                    place.reasons.append(offer.reason)
                 break
         else:
             kept.append(
                 _Merged(offer.table, [offer.equal] if offer.equal else [], offer.tail, [offer.reason])
             )
     return [_candidate(place) for place in kept]
+
+
+def _says_all(one: Reason, other: Reason) -> bool:
+    is_inside = set(other.found_by) <= set(one.found_by) and not other.sorted_by
+    return one.statement == other.statement and is_inside
 
 
 def _together(place: _Merged, offer: _Offer) -> list[tuple[str, ...]] | None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Sequence
 
 from sqlglot import exp
 
-from headrace.indexes.schema import Column
+from headrace.indexes.schema import Column, Table
 
 
 def cast(column: Column, values: list[exp.Expr]) -> str:
@@ -44,13 +45,28 @@ def unlike(left: Column, right: Column) -> str:
 
 
 def is_kept(column: Column, other: Column) -> bool:
-    """Whether a comparison of two texts converts the other one: to ``_bin``, and to Unicode."""
+    """Whether a comparison of two texts converts the other one: to ``_bin``, and to the larger character set."""
     if not (column.is_text and other.is_text and column.collation and other.collation):
         return False
     mine, theirs = (each.collation.partition("_")[0] for each in (column, other) if each.collation)
     if mine == theirs:
         return column.collation.endswith("_bin") and not other.collation.endswith("_bin")
-    return mine.startswith("utf8") and not theirs.startswith("utf")
+    if mine == "utf8mb4":
+        return theirs in ("utf8mb3", "utf8") or not theirs.startswith("u")
+    return mine.startswith("utf8") and not theirs.startswith("u")
+
+
+def two_ways(table: Table, equal: Collection[str], order: Sequence[tuple[str, bool]]) -> str:
+    """What serves an order of some columns up and others down, after ``equal``; empty if an index does."""
+    wanted = tuple(order)
+    other_way = tuple((name, not is_descending) for name, is_descending in wanted)
+    for index in table.indexes:
+        has = [((part.name or "").lower(), part.is_descending) for part in index.parts]
+        rest = tuple(each for each in has if each[0] not in equal)[: len(wanted)]
+        if index.is_used and rest in (wanted, other_way):
+            return ""
+    names = [*equal, *(f"{name} DESC" if is_descending else name for name, is_descending in wanted)]
+    return f"an index on ({', '.join(names)}), from MySQL 8.0 and MariaDB 10.8 on"
 
 
 def function(side: exp.Expr) -> str:

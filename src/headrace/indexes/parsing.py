@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Iterator
 
 import sqlglot
 from sqlglot import exp
@@ -84,3 +85,27 @@ def _plain(text: str) -> str:
 def of_digest(text: str) -> str:
     """A text without values, as performance_schema keeps it, in a form that can be read."""
     return re.sub(r"\(\s*\.\.\.\s*\)(?:\s*/\*\s*,\s*\.\.\.\s*\*/)?", "(?, ?)", text)
+
+
+def conjuncts(condition: exp.Expr) -> Iterator[exp.Expr]:
+    condition = condition.unnest()
+    if isinstance(condition, exp.And):
+        for each in condition.flatten():
+            yield from conjuncts(each)
+    else:
+        yield condition
+
+
+def counted_columns(value: exp.Expr) -> list[exp.Expr]:
+    """The columns of COUNT(DISTINCT a, b)."""
+    is_distinct = isinstance(value, exp.Count) and isinstance(value.this, exp.Distinct)
+    return list(value.this.expressions) if is_distinct else []
+
+
+def index_hint(node: exp.Table) -> str:
+    """What allows only the indexes that it names to find rows; empty if there is no such hint."""
+    for each in node.args.get("hints") or ():
+        is_index = isinstance(each, exp.IndexTableHint) and str(each.this).upper() in ("FORCE", "USE")
+        if is_index and str(each.args.get("target") or "JOIN").upper() == "JOIN":
+            return str(each.sql(dialect="mysql"))
+    return ""

@@ -16,6 +16,10 @@ TEXTS = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum"
 BINARIES = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "json")
 #: A prefix of so many characters tells nearly all values apart.
 LONG_PREFIX = 64
+#: InnoDB's limit of a key, and of a column in it, with rows in the formats DYNAMIC and COMPRESSED.
+MOST_KEY_BYTES = 3_072
+#: A prefix that more rows share on average does not find them.
+MOST_ALIKE = 200
 #: Of these an index holds a prefix at most.
 LONG = (
     "tinytext",
@@ -57,7 +61,8 @@ class Column:
 
     @property
     def is_long(self) -> bool:
-        return self.kind.lower().startswith(LONG)
+        """Whether an index can only hold a prefix of it."""
+        return self.kind.lower().startswith(LONG) or (self.most_bytes or 0) > MOST_KEY_BYTES
 
     @property
     def has_few_values(self) -> bool:
@@ -72,6 +77,12 @@ class Part:
     prefix: int | None = None
     cardinality: int | None = None
     is_descending: bool = False
+
+    def tells_little(self, rows: int | None) -> bool:
+        """Whether it is a prefix that hundreds of rows share, as that of a link: `https://www.` begins all."""
+        if self.prefix is None or self.cardinality is None or rows is None:
+            return False
+        return rows > MOST_ALIKE * max(self.cardinality, 1)
 
 
 @dataclass(frozen=True)
@@ -149,6 +160,10 @@ class Table:
         if (self.engine or "").lower() != "innodb" or len(index.columns) != len(index.parts):
             return index.columns
         return (*index.columns, *(name for name in self.primary if name not in index.columns))
+
+    def has_spatial(self, column: str) -> bool:
+        spatial = [index for index in self.indexes if index.kind.upper() == "SPATIAL"]
+        return any((part.name or "").lower() == column for index in spatial for part in index.parts)
 
     def rests_on(self, index: Index, without: Collection[str] = ()) -> str:
         """The foreign key that only this index serves if those of ``without`` are gone; empty if there is none.

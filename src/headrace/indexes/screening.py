@@ -5,6 +5,7 @@ Seconds for each candidate. What the optimiser does not choose, or what reads no
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +22,9 @@ from headrace.indexes.trials import Ran, Trial
 
 #: Rows read and time with the index, both relative to those without, from which on it is worth no proof.
 NO_GAIN = 0.9
+#: A row that an index leads to costs several that are read one after the other: only with so few left is that a
+#: gain whatever a single run took.
+FAR_FEWER = 0.1
 #: A statement that is quicker runs twice, and the quicker run counts: the first one may read from the disk.
 QUICK_S = 1.0
 
@@ -28,7 +32,7 @@ QUICK_S = 1.0
 class Outcome(StrEnum):
     USED = "used"
     NOT_CHOSEN = "the optimiser does not choose it"
-    NO_GAIN = "it is chosen, but statements read as many rows and take as long"
+    NO_GAIN = "it is chosen, but statements take as long"
     REFUSED = "the server refuses it"
     NOTHING_RUN = "none of its statements could be run"
 
@@ -54,15 +58,13 @@ class Seen:
 
     @property
     def gains(self) -> bool:
-        """Whether it reads fewer rows or takes less time. One run is no proof of the latter."""
+        """Whether it takes less time, or reads far fewer rows. One run is no proof of the former."""
         if self.before is None or self.after is None or self.after.is_stopped:
             return False
-        ratio = self.read_ratio
-        return (
-            self.before.is_stopped
-            or (ratio is not None and ratio < NO_GAIN)
-            or self.after.seconds < NO_GAIN * self.before.seconds
-        )
+        ratio, least = self.read_ratio, NO_GAIN
+        if ratio is not None and ratio < NO_GAIN:
+            least = 1.0 if ratio >= FAR_FEWER else math.inf
+        return self.before.is_stopped or self.after.seconds < least * self.before.seconds
 
 
 @dataclass(frozen=True)

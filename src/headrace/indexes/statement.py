@@ -5,15 +5,15 @@ A statement that cannot be read is named with the reason and never guessed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
 from headrace.indexes import hindered
-from headrace.indexes.parsing import Unread, parse_one
+from headrace.indexes.parsing import Unread, conjuncts, counted_columns, index_hint, parse_one
 from headrace.indexes.schema import Schema, Table
 
 
@@ -69,6 +69,11 @@ class Use:
     is_derived: bool = False
     #: `FORCE INDEX (k)`: what allows these indexes and no other.
     hint: str = ""
+    #: The SELECT of the statement that has it: tables of one are joined with each other.
+    scope: int = 0
+    #: Its rows are sought by those of another table: that of an outer query, a derived one, or the side that an
+    #: outer join keeps whole. So no join begins with it.
+    is_sought: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,6 +102,7 @@ class _Source:
     group: list[str] = field(default_factory=list)
     columns: set[str] = field(default_factory=set)
     hint: str = ""
+    is_sought: bool = False
 
 
 def read(statement: Statement, schema: Schema) -> Reading:
@@ -111,7 +117,7 @@ def read(statement: Statement, schema: Schema) -> Reading:
     if isinstance(tree, exp.Update | exp.Delete):
         readings.append(_changed(tree, statement.database, schema))
     return Reading(
-        tuple(use for reading in readings for use in reading.uses),
+        tuple(replace(use, scope=at) for at, reading in enumerate(readings) for use in reading.uses),
         tuple(dict.fromkeys(each for reading in readings for each in reading.hindrances)),
         tuple(dict.fromkeys(each for reading in readings for each in reading.unknown)),
     )
@@ -201,7 +207,7 @@ class _Reader:
                 self._unknown[f"table {node.db + '.' if node.db else ''}{node.name}"] = None
                 self._has_other = True
             else:
-                self._sources[alias.lower()] = _Source(table, alias, hint=_hint(node))
+                self._sources[alias.lower()] = _Source(table, alias, hint=index_hint(node))
                 if table.engine is None:
                     self._unknown[f"the tables behind the view {table.full_name}"] = None
 
@@ -227,6 +233,7 @@ class _Reader:
                 alias in names,
                 is_derived,
                 source.hint,
+                is_sought=source.is_sought,
             )
             for alias, source in self._sources.items()
         )
@@ -300,6 +307,7 @@ class _Reader:
         self._unknown |= other._unknown
         for alias in self._sources.keys() & set(aliases):
             mine, theirs = self._sources[alias], other._sources[alias]
+            mine.is_sought = True
             mine.equal |= theirs.equal
             mine.null |= theirs.null
             mine.joined |= theirs.joined
@@ -314,6 +322,7 @@ class _Reader:
             for source in self._sources.values():
                 if name in source.table.columns:
                     source.joined[name] = None
+                    source.is_sought |= self._has_other
 
     def _common(self, alias: str, scope: Scope) -> list[str]:
         """Columns of a table or derived table that another one has as well."""
@@ -356,7 +365,11 @@ class _Reader:
         keys_of_groups = group.expressions if group else []
         if not group and tree.args.get("distinct") is not None:
             keys_of_groups = [each.unalias() for each in tree.expressions]
-        elif not group and len(tree.expressions) == 1 and (values := _counted(tree.expressions[0].unalias())):
+        elif (
+            not group
+            and len(tree.expressions) == 1
+            and (values := counted_columns(tree.expressions[0].unalias()))
+        ):
             keys_of_groups = values
         groups = [self._owner(key) if isinstance(key, exp.Column) else None for key in keys_of_groups]
         if groups and all(groups) and len({id(owner[0]) for owner in groups if owner}) == 1:
@@ -365,24 +378,13 @@ class _Reader:
                     owner[0].group.append(owner[1])
 
     def _two_ways(self, source: _Source, order: exp.Expr) -> None:
-        wanted = tuple(source.order)
-        other_way = tuple((name, not is_descending) for name, is_descending in wanted)
-        for index in source.table.indexes:
-            has = [((part.name or "").lower(), part.is_descending) for part in index.parts]
-            rest = tuple(each for each in has if each[0] not in source.equal)[: len(wanted)]
-            if index.is_used and rest in (wanted, other_way):
-                return
-        parts = ", ".join(f"{name} DESC" if is_descending else name for name, is_descending in wanted)
-        self._hinder(
-            (source, wanted[0][0]),
-            order,
-            "it goes up and down, and an index does so only if its columns do",
-            f"an index on ({parts}), from MySQL 8.0 and MariaDB 10.8 on",
-        )
+        if rewrite := hindered.two_ways(source.table, source.equal, source.order):
+            why = "it goes up and down, and an index does so only if its columns do"
+            self._hinder((source, source.order[0][0]), order, why, rewrite)
 
     def conditions(self, conditions: list[exp.Expr]) -> None:
         for condition in conditions:
-            for predicate in _conjuncts(condition):
+            for predicate in conjuncts(condition):
                 self._predicate(predicate)
 
     def _predicate(self, node: exp.Expr) -> None:
@@ -397,6 +399,8 @@ class _Reader:
             # Of an outer join it finds rows that are not there.
             if owner and owner[0].alias.lower() not in self._optional:
                 owner[0].null[owner[1]] = None
+        elif isinstance(node, exp.Between) and not _columns(node.this):
+            self._between(node)
         elif isinstance(node, exp.Between):
             self._compared(node, node.this, "ranges", [node.args["low"], node.args["high"]])
         elif isinstance(node, exp.GT | exp.GTE | exp.LT | exp.LTE):
@@ -407,6 +411,18 @@ class _Reader:
             node, exp.Connector | exp.Exists | exp.MatchAgainst
         ):
             self._by_function(node)
+
+    def _between(self, node: exp.Between) -> None:
+        """One value between two columns. An index bounds either, and often half of all rows are on one side."""
+        low, high = node.args["low"], node.args["high"]
+        owner = self._owner(low) if isinstance(low, exp.Column) else None
+        if owner and isinstance(high, exp.Column) and self._owner(high):
+            pair = f"({owner[1]}, {high.name.lower()})"
+            self._hinder(
+                owner, node, "a value is between two columns, and an index bounds one side only",
+                f"an index on {pair}; of periods that do not overlap, ORDER BY {owner[1]} DESC LIMIT 1 of those"
+                " that have begun",
+            )  # fmt: skip
 
     def _ranging(self, node: exp.Binary) -> None:
         column, other = (node.this, node.expression)
@@ -433,7 +449,7 @@ class _Reader:
         name = hindered.function(node)
         for column in {each.sql(): each for each in _columns(node)}.values():
             owner = self._owner(column)
-            if owner and not (name.startswith("ST_") and _has_spatial(owner[0].table, owner[1])):
+            if owner and not (name.startswith("ST_") and owner[0].table.has_spatial(owner[1])):
                 why = f"{name} decides for each row"
                 self._hinder(owner, node, why, self._instead(owner, hindered.instead(node, owner[1])))
 
@@ -454,10 +470,18 @@ class _Reader:
         elif isinstance(right, exp.Column) and _columns(left):
             self._compared(node, left, "joined", [])
             self._add(right, "joined")
+            self._sought(right, left)
         elif not _columns(right):
             self._compared(node, left, "equal", [right])
         elif isinstance(left, exp.Column):
             self._add(left, "joined")
+            self._sought(left, right)
+
+    def _sought(self, column: exp.Column, by: exp.Expr) -> None:
+        """Note it where no table of this scope has the columns that it is compared with."""
+        owner = self._owner(column)
+        if owner and not any(self._owner(each) for each in _columns(by)):
+            owner[0].is_sought = True
 
     def _row_range(self, node: exp.Expr, left: exp.Tuple, right: exp.Tuple) -> None:
         """Servers look for such rows one after the other, though the first columns would bound them."""
@@ -475,6 +499,8 @@ class _Reader:
 
     def _joined(self, node: exp.Expr, left: exp.Column, right: exp.Column) -> None:
         owners = [owner for owner in (self._owner(left), self._owner(right)) if owner]
+        if len(owners) == 1:
+            owners[0][0].is_sought = True
         if len(owners) == 2 and owners[0][0] is owners[1][0]:
             self._hinder(
                 owners[0],
@@ -496,6 +522,8 @@ class _Reader:
         if node.args.get("query") is not None:
             for column in columns:
                 self._add(column, "joined")
+                if isinstance(column, exp.Column) and (owner := self._owner(column)):
+                    owner[0].is_sought = True
             return
         if node.expressions and not _columns(node.this) and any(_columns(each) for each in node.expressions):
             # A value in a list of columns is an OR over them.
@@ -564,13 +592,17 @@ class _Reader:
                 else:
                     source.ranges[name] = None
             return
-        for column in {column.sql(): column for column in node.find_all(exp.Column)}.values():
+        columns = {column.sql(): column for column in node.find_all(exp.Column)}.values()
+        rewrite = "UNION ALL of one SELECT for each, where the rows cannot be the same"
+        if len({id(owner[0]) for owner in map(self._owner, columns) if owner}) == 1:
+            rewrite = f"an index for each, which servers can merge (index_merge), or {rewrite}"
+        for column in columns:
             if owner := self._owner(column):
                 self._hinder(
                     owner,
                     node,
                     "OR over several conditions",
-                    "UNION ALL of one SELECT for each, where the rows cannot be the same",
+                    rewrite,
                 )
 
     def _bounds(self, branch: exp.Expr) -> dict[tuple[str, str], bool]:
@@ -609,37 +641,6 @@ class _Reader:
                 source.table.full_name, name, text if len(text) <= 120 else f"{text[:117]}...", why, rewrite
             )
         )
-
-
-def _conjuncts(condition: exp.Expr) -> Iterator[exp.Expr]:
-    condition = condition.unnest()
-    if isinstance(condition, exp.And):
-        for each in condition.flatten():
-            yield from _conjuncts(each)
-    else:
-        yield condition
-
-
-def _counted(value: exp.Expr) -> list[exp.Expr]:
-    """The columns of COUNT(DISTINCT a, b)."""
-    is_distinct = isinstance(value, exp.Count) and isinstance(value.this, exp.Distinct)
-    return list(value.this.expressions) if is_distinct else []
-
-
-def _hint(node: exp.Table) -> str:
-    """What allows only the indexes that it names to find rows; empty if there is no such hint."""
-    for each in node.args.get("hints") or ():
-        is_index = isinstance(each, exp.IndexTableHint) and str(each.this).upper() in ("FORCE", "USE")
-        if is_index and str(each.args.get("target") or "JOIN").upper() == "JOIN":
-            return str(each.sql(dialect="mysql"))
-    return ""
-
-
-def _has_spatial(table: Table, column: str) -> bool:
-    return any(
-        index.kind.upper() == "SPATIAL" and any((part.name or "").lower() == column for part in index.parts)
-        for index in table.indexes
-    )
 
 
 def _columns(node: exp.Expr) -> list[exp.Column]:
