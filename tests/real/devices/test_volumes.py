@@ -30,6 +30,7 @@ from headrace.lab.volumes import (
     FILESYSTEMS,
     Device,
     DeviceSpec,
+    Raid,
     VolumeSpec,
     check,
     mounted,
@@ -207,6 +208,19 @@ async def test_a_loop_volume_is_what_was_asked_for(lab: Lab, spec: VolumeSpec, e
         assert Path(f"/sys/block/{name}/loop/dio").read_text() == "1\n"
         image = Path(f"{lab.scratch}/vol.img").stat()
         assert image.st_blocks * 512 >= SIZE_BYTES, "the room of the file is not reserved"
+        (Path(volume.path) / "file").write_bytes(os.urandom(2**20))
+    assert lab.traces() == []
+
+
+@pytest.mark.parametrize("level", [0, 1])
+async def test_btrfs_over_several_devices(lab: Lab, level: int) -> None:
+    """The one kind of several devices that needs neither md nor dm."""
+    loops = tuple(DeviceSpec("loop", SIZE_BYTES // 2, "") for _ in range(3))
+    spec = VolumeSpec(DeviceSpec("btrfs-raid", 0, "", loops, Raid(level)), "btrfs", (), (), {})
+    async with lab.mounted(spec) as volume:
+        shown = output("btrfs", "filesystem", "df", volume.path)
+        assert f"Data, RAID{level}:" in shown
+        assert output("btrfs", "filesystem", "show", volume.path).count("devid") == len(loops)
         (Path(volume.path) / "file").write_bytes(os.urandom(2**20))
     assert lab.traces() == []
 

@@ -222,6 +222,22 @@ def load(host: NamespacedHost) -> Iterator[None]:
         thread.join()
 
 
+def test_what_only_looks_changes_nothing(
+    host: NamespacedHost, made: Commands, comparison: Comparison
+) -> None:
+    for command in (
+        ("facts",),
+        ("doctor",),
+        ("hunt", "--duration", "2s", *LOGIN),
+        ("latencies", "--duration", "1s"),
+        ("digest", "/srv/slow.log"),
+        ("knobs", "host"),
+        ("rollback", "--list"),
+    ):
+        assert host.done(*command).strip(), command
+        comparison.check(command)
+
+
 def test_what_records_and_watches_leaves_nothing(
     host: NamespacedHost, made: Commands, comparison: Comparison
 ) -> None:

@@ -109,6 +109,7 @@ def plan(guest: Guest) -> Path:
     return path
 
 
+@pytest.mark.thorough
 def test_what_only_looks_changes_nothing(guest: Guest, host: Comparison) -> None:
     commands = [
         ("facts",),

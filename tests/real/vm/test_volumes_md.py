@@ -178,6 +178,7 @@ async def test_each_level_is_built_aligned_and_taken_down_whole(
         await lab.said("dd", "if=/dev/zero", f"of={volume.path}/file", "bs=1M", "count=8", "conv=fsync")
 
 
+@pytest.mark.thorough
 async def test_a_file_system_that_ignores_the_array_is_told(lab: Lab) -> None:
     """mkfs.xfs leaves the geometry out of what is smaller than 1 GiB, and says so to nobody with -q."""
     async with lab.mounted(array(0, count=2, chunk_bytes=65536, size_bytes=400 * MIB)) as volume:
@@ -244,7 +245,8 @@ async def test_a_stripe_of_the_device_mapper(
         await lab.said("dd", "if=/dev/zero", f"of={volume.path}/file", "bs=1M", "count=8", "conv=fsync")
 
 
-@pytest.mark.parametrize("level", [pytest.param(0, marks=pytest.mark.thorough), 1])
+@pytest.mark.thorough
+@pytest.mark.parametrize("level", [0, 1])
 async def test_btrfs_over_several_devices(lab: Lab, level: int) -> None:
     async with lab.mounted(array(level, "btrfs", kind="btrfs-raid")) as volume:
         used = await lab.said("btrfs", "filesystem", "df", volume.path)
