@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests import programs
+from tests import commands, programs
 from tests.real.server.test_hunt_planted import sessions
 from tests.servers import Server, started
 
@@ -39,12 +37,9 @@ def server(request: pytest.FixtureRequest, folder: Path) -> Iterator[Server]:
 
 
 def headrace(server: Server, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "headrace", *words, "--json", "--mysql-socket", server.socket,
-         "--mysql-user", "root"],
-        capture_output=True, text=True, check=False, timeout=200,
-        env={**os.environ, "XDG_STATE_HOME": str(folder), "HEADRACE_AGENT": programs.agent_path()},
-    )  # fmt: skip
+    env = {"XDG_STATE_HOME": str(folder), "HEADRACE_AGENT": programs.agent_path()}
+    login = ["--mysql-socket", server.socket, "--mysql-user", "root"]
+    return commands.headrace(*words, "--json", *login, env=env)
 
 
 def hunted(server: Server, folder: Path) -> list[dict[str, Any]]:

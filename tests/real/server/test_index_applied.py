@@ -18,6 +18,7 @@ import pytest
 from headrace.base.errors import Busy, DiskFull
 from headrace.base.model import ServerLogin
 from headrace.indexes import applied, watching
+from tests import commands
 from tests.servers import Server, started
 from tests.vendors import OF_EACH_VENDOR
 from tests.waiting import until
@@ -52,17 +53,7 @@ def login(server: Server) -> ServerLogin:
 
 
 def headrace(server: Server, *words: str) -> subprocess.CompletedProcess[str]:
-    argv = [
-        sys.executable,
-        "-m",
-        "headrace",
-        *words,
-        "--mysql-socket",
-        str(server.socket),
-        "--mysql-user",
-        "root",
-    ]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+    return commands.headrace(*words, "--mysql-socket", str(server.socket), "--mysql-user", "root")
 
 
 def names(server: Server) -> set[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 from headrace.base.errors import PlanError, Refused
 from headrace.base.model import ServerLogin
 from headrace.indexes import dropping
+from tests import commands
 from tests.servers import Server, started
 from tests.vendors import OF_EACH_VENDOR
 
@@ -52,8 +52,7 @@ def login(server: Server) -> ServerLogin:
 
 
 def headrace(server: Server, *words: str) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "headrace", *words, "--mysql-socket", server.socket, "--mysql-user", "root"]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+    return commands.headrace(*words, "--mysql-socket", server.socket, "--mysql-user", "root")
 
 
 def created(server: Server) -> str:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ from typing import Any
 import pymysql
 import pytest
 
+from tests.commands import headrace
 from tests.servers import Server, started
 
 SLOW_LOG = ("--slow-query-log=1", "--long-query-time=0", "--slow-query-log-file=slow.log")
@@ -64,11 +63,9 @@ def _client(server: Server) -> Any:
 
 
 def test_what_sessions_repeat_is_told_with_its_share_of_the_time(server: Server) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "headrace", "indexes", "--json", str(server.folder / "data" / "slow.log"),
-         "--mysql-socket", str(server.socket), "--mysql-user", "root"],
-        capture_output=True, text=True, check=True, timeout=120,
-    )  # fmt: skip
+    log = str(server.folder / "data" / "slow.log")
+    done = headrace("indexes", "--json", log, "--mysql-socket", str(server.socket), "--mysql-user", "root")
+    assert done.returncode == 0, done.stderr
     page = json.loads(done.stdout)
     said = {each["what"].partition(":")[0]: each for each in page["costly"]}
     assert page["unknown_of_sessions"] == []

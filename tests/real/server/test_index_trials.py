@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.commands import headrace
 from tests.servers import Server, started
 from tests.vendors import OF_EACH_VENDOR
 
@@ -46,18 +47,13 @@ def server(request: pytest.FixtureRequest, folder: Path) -> Iterator[Server]:
         yield server
 
 
-def argv(server: Server, *options: str) -> list[str]:
-    return [
-        sys.executable, "-m", "headrace", "indexes", "--json", str(server.folder / "data" / "slow.log"),
-        "--mysql-socket", str(server.socket), "--mysql-user", "root", *options,
-    ]  # fmt: skip
+def words(server: Server, *options: str) -> list[str]:
+    log = str(server.folder / "data" / "slow.log")
+    return ["indexes", "--json", log, "--mysql-socket", str(server.socket), "--mysql-user", "root", *options]
 
 
 def indexes(server: Server, tmp_path: Path, *options: str) -> dict[str, Any]:
-    env = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
-    done = subprocess.run(
-        argv(server, *options), capture_output=True, text=True, timeout=240, env=env, check=False
-    )
+    done = headrace(*words(server, *options), env={"XDG_STATE_HOME": str(tmp_path)})
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
 
@@ -72,7 +68,7 @@ def names(server: Server) -> set[str]:
 
 
 def test_without_the_word_that_it_is_a_copy_nothing_is_built(server: Server, tmp_path: Path) -> None:
-    done = subprocess.run(argv(server, "--screen"), capture_output=True, text=True, timeout=60, check=False)
+    done = headrace(*words(server, "--screen"))
     assert done.returncode == 2
     assert "--on-copy" in done.stderr
     assert names(server) == {"PRIMARY"}
@@ -109,7 +105,7 @@ def test_what_was_built_is_dropped_however_it_ends(
 ) -> None:
     env = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
     process = subprocess.Popen(
-        argv(server, "--prove", "--on-copy", "--blocks", "100"),
+        [sys.executable, "-m", "headrace", *words(server, "--prove", "--on-copy", "--blocks", "100")],
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=env,
     )  # fmt: skip
     assert process.stderr is not None

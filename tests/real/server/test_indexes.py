@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.commands import headrace
 from tests.servers import Server, started
 
 SLOW_LOG = ("--slow-query-log=1", "--long-query-time=0", "--slow-query-log-file=slow.log")
@@ -61,11 +60,9 @@ def server(request: pytest.FixtureRequest, folder: Path) -> Iterator[Server]:
 
 
 def advice(server: Server) -> dict[str, Any]:
-    done = subprocess.run(
-        [sys.executable, "-m", "headrace", "indexes", "--json", str(server.folder / "data" / "slow.log"),
-         "--mysql-socket", str(server.socket), "--mysql-user", "root"],
-        capture_output=True, text=True, check=True, timeout=120,
-    )  # fmt: skip
+    log = str(server.folder / "data" / "slow.log")
+    done = headrace("indexes", "--json", log, "--mysql-socket", str(server.socket), "--mysql-user", "root")
+    assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
 
 
