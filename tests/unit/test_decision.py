@@ -169,21 +169,34 @@ def test_one_trial_that_is_missing_leaves_intervals_for_the_others() -> None:
     assert best.certainty is Certainty.SURE
 
 
-def test_repeats_without_blocks_share_one_spread() -> None:
+def test_runs_without_blocks_share_one_spread_if_one_is_alone() -> None:
     """Beside the textbook: Student's half-width with the pooled deviation, at alpha / 2 / (K - 1) a side."""
     from scipy import stats
 
-    logs = {"a": [0.0, 0.02, 0.01], "b": [-0.1, -0.13, -0.1], "c": [-0.3, -0.28]}
+    logs = {"a": [0.0, 0.02, 0.01], "b": [-0.1, -0.13, -0.1], "c": [-0.3]}
     question = Question("t", "", True, {k: dict(enumerate(v)) for k, v in logs.items()}, is_paired=False)
     (best,) = decide([question]).bests
     squares = sum(float(((np.array(v) - np.mean(v)) ** 2).sum()) for v in logs.values())
-    deviation = math.sqrt(squares / 5)
+    deviation = math.sqrt(squares / 4)
     loss = np.mean(logs["a"]) - np.mean(logs["c"])
-    half = stats.t.ppf(1 - 0.05 / 4, 5) * deviation * math.sqrt(1 / 3 + 1 / 2)
+    half = stats.t.ppf(1 - 0.05 / 4, 4) * deviation * math.sqrt(1 / 3 + 1)
     kept = best.candidates[2].kept
     assert kept is not None
     assert kept.low == pytest.approx(math.exp(-loss - half))
     assert kept.high == pytest.approx(math.exp(-loss + half))
+
+
+def test_repeats_without_blocks_have_their_own_spread() -> None:
+    """The noisy one may be the best, the quiet ones are told apart: one pooled spread says neither."""
+    logs = {
+        "quiet": [0.0, 0.01, -0.01, 0.0, 0.005],
+        "slower": [-0.06, -0.05, -0.07, -0.06, -0.055],
+        "noisy": [-0.3, 0.25, -0.1, 0.1, -0.2],
+    }
+    question = Question("t", "", True, {k: dict(enumerate(v)) for k, v in logs.items()}, is_paired=False)
+    (best,) = decide([question]).bests
+    assert {c.name: c.may_be_best for c in best.candidates} == {"quiet": True, "slower": False, "noisy": True}
+    assert best.certainty is Certainty.NOT_ENOUGH_DATA
 
 
 @pytest.mark.slow

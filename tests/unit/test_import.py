@@ -264,14 +264,28 @@ def test_one_run_that_does_not_fit_is_named_and_hides_nothing(tmp_path: Path) ->
             json.loads(headrace("import", str(table), "--factor", "fs", "--response", "tps", "--json").stdout)
         )
     (study,), (turned,) = (own["studies"] for own in content)
-    assert study["terms"][0]["p_holm"] < 0.05
+    assert study["terms"][0]["p_holm"] < 1e-6
     assert study["terms"][0]["p_holm"] == pytest.approx(turned["terms"][0]["p_holm"])
     assert (list(study["misfits"]), list(turned["misfits"])) == ([f"{table}:8"], [f"{table}:11"])
-    assert (
-        "fs explains little of the variation of tps: xfs is 1.28 times as good as ext4"
-        in study["sentences"][0]
-    )
+    assert "fs explains 99% of the variation of tps: xfs is 1.30 times as good" in study["sentences"][0]
     assert "1 of 16 runs does not fit the others" in study["sentences"][1]
+    # The choice is of the same runs.
+    (best,) = content[0]["choice"]["best"]
+    assert (best["certainty"], best["leader"]) == ("sure", "xfs")
+    assert best["candidates"][0]["mean"] == pytest.approx(1300, rel=0.02)
+
+
+def test_a_run_of_four_that_does_not_fit_is_told_from_a_noisy_treatment(tmp_path: Path) -> None:
+    rng = random.Random(5)
+    runs = {
+        "ext4": [1000 * rng.gauss(1, 0.02) for _ in range(4)],
+        "xfs": [1300 * rng.gauss(1, 0.02) for _ in range(4)],
+    }
+    for spoiled, is_off in (([*runs["xfs"][:3], 400.0], True), ([700.0, 1900.0, 1300.0, 1000.0], False)):
+        lines = ["fs,tps", *(f"ext4,{v:.1f}" for v in runs["ext4"]), *(f"xfs,{v:.1f}" for v in spoiled)]
+        (study,) = imported(write(tmp_path / "runs.csv", "\n".join(lines)), "fs")["studies"]
+        assert [place.rsplit(":", 1)[1] for place in study["misfits"]] == (["9"] if is_off else [])
+        assert (study["terms"][0]["p_holm"] < 0.05) is is_off
 
 
 def test_pairs_that_are_one_column_are_named(tmp_path: Path) -> None:

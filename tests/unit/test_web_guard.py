@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from headrace.base.clocks import Clocks
 from headrace.base.errors import PlanError, Refused
 from headrace.history.archive.files import MINUTE_S
 from headrace.web import app as web
@@ -104,6 +105,33 @@ def test_a_session_that_another_secret_signed_is_refused(found: Site, client: Te
     changed = ours[:10] + ("A" if ours[10] != "A" else "B") + ours[11:]
     client.cookies.clear()
     assert client.get("/", headers={"cookie": f"{sessions.COOKIE}={changed}"}).status_code == 303
+
+
+@pytest.mark.parametrize(
+    ("boot", "passed_s", "set_by_s", "holds"),
+    [
+        ("same", 3600, 0, True),
+        ("same", 3600, 10 * 365 * 86400, True),
+        ("same", 3600, -10 * 365 * 86400, True),
+        ("same", 13 * 3600, 0, False),
+        ("same", 13 * 3600, -5 * 3600, False),
+        ("next", 3600, 0, True),
+        ("next", 13 * 3600, 0, False),
+        ("next", 3600, -5 * 3600, False),
+        ("", 3600, 0, True),
+    ],
+)
+def test_a_session_ends_by_what_has_passed_and_not_by_the_clock(
+    found: Site, monkeypatch: pytest.MonkeyPatch, boot: str, passed_s: float, set_by_s: float, holds: bool
+) -> None:
+    user = found.sessions.users.user("approver")
+    assert user
+    cookie = found.sessions.start(user)
+    start = Clocks.now()
+    boot_s = start.boot_s + passed_s if boot == "same" else 40.0
+    later = Clocks(start.wall_s + passed_s + set_by_s, boot_s, start.boot if boot == "same" else boot)
+    monkeypatch.setattr(Clocks, "now", lambda: later)
+    assert (found.sessions.read(cookie) is not None) is holds
 
 
 @pytest.mark.parametrize("role", list(Role))

@@ -19,6 +19,7 @@ from joserfc import jwt
 from joserfc.jwk import OctKey
 from starlette.testclient import TestClient
 
+from headrace.base.clocks import Clocks
 from headrace.web import app as web
 from headrace.web import provider as provider_module
 from headrace.web import sessions
@@ -555,10 +556,13 @@ class TestSessions:
         self, client: TestClient, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         log_in(client)
-        now = time.time()
+        now = Clocks.now()
         for hours, is_open in ((7.9, True), (8.1, False)):
+            later = dataclasses.replace(
+                now, wall_s=now.wall_s + hours * 3600, boot_s=now.boot_s + hours * 3600
+            )
             with monkeypatch.context() as patch:
-                patch.setattr(time, "time", lambda hours=hours: now + hours * 3600)
+                patch.setattr(Clocks, "now", lambda later=later: later)
                 assert is_in(client) == is_open, hours
 
     @pytest.mark.parametrize(

@@ -6,6 +6,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+#: Time services set a clock back by less.
+SET_BACK_S = 60.0
+
 
 @dataclass(frozen=True)
 class Clocks:

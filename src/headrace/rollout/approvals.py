@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.base.clocks import Clocks
-
-#: Time services set a clock back by less.
-SET_BACK_S = 60.0
+from headrace.base.clocks import SET_BACK_S, Clocks
 
 
 def given(length_s: float, now: Clocks | None = None) -> dict[str, Any]:

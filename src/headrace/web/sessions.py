@@ -18,11 +18,12 @@ import os
 import secrets
 import time
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from itsdangerous import BadData, URLSafeTimedSerializer
 
+from headrace.base.clocks import SET_BACK_S, Clocks
 from headrace.base.errors import StoreError
 from headrace.web.auth import ProviderSettings
 from headrace.web.users import Role, User, Users
@@ -80,7 +81,14 @@ class Sessions:
         """A cookie's value. ``group``: why a provider's user has this role. ``private``: the path below which it
         counts; empty: the browser binds it to this host, by TLS.
         """
-        held = {"name": user.name, "generation": user.generation, "token": secrets.token_urlsafe(24)}
+        now = Clocks.now()
+        held = {
+            "name": user.name,
+            "generation": user.generation,
+            "token": secrets.token_urlsafe(24),
+            "boot_s": round(now.boot_s, 3),
+            "boot": _named(now.boot),
+        }
         if private:
             held["below"] = self._sealed(private)
         return self._signer.dumps(held if group is None else {**held, "group": group})
@@ -108,15 +116,18 @@ class Sessions:
         if not cookie or len(cookie) > 2000:
             return None
         try:
-            held, started = self._signer.loads(cookie, max_age=SESSION_S, return_timestamp=True)
+            held, started = self._signer.loads(cookie, return_timestamp=True)
             name, generation, token = held["name"], held["generation"], held["token"]
             group, sealed = held.get("group"), held.get("below", "")
-        except (BadData, KeyError, TypeError):
+            age_s = _age_s(Clocks(started.timestamp(), float(held["boot_s"]), held["boot"]))
+        except (BadData, KeyError, TypeError, ValueError):
+            return None
+        if not -SET_BACK_S <= age_s <= SESSION_S:
             return None
         if not hmac.compare_digest(sealed, self._sealed(private) if private else ""):
             return None
         if group is not None:
-            user = self._provided(name, group, time.time() - started.timestamp())
+            user = self._provided(name, group, age_s)
         else:
             user = self.holder() if self.key and name == KEY_HOLDER else self.users.user(name)
         if user is None or not hmac.compare_digest(user.generation, generation) or token in self._ended:
@@ -150,6 +161,18 @@ class Sessions:
         if self.key and user.name == KEY_HOLDER:
             return self.open_with(password) is not None
         return self.users.verify(user.name, password) is not None
+
+
+def _named(boot: str) -> str:
+    """A cookie tells boots apart, and names none."""
+    return hashlib.sha256(boot.encode()).hexdigest()[:16] if boot else ""
+
+
+def _age_s(start: Clocks) -> float:
+    """By what has passed since; across a boot only the clock tells."""
+    now = Clocks.now()
+    passed_s = replace(now, boot=_named(now.boot)).since(start)
+    return now.wall_s - start.wall_s if passed_s is None else passed_s
 
 
 class Tries:

@@ -107,9 +107,27 @@ pub struct Counts {
     pub unordered: u64,
     /// Recorded time in which nothing was at work, and that was left out.
     pub cut_ns: u64,
+    /// Statements that ended (without a time to the answer: began) at a whole second to the microsecond, and others:
+    /// not those at the same time as their session's last, which a recording may have moved there.
+    pub at_whole_seconds: u64,
+    pub between_seconds: u64,
 }
 
 impl Counts {
+    /// Whether the recording's source wrote whole seconds: by chance one time in a million is.
+    pub fn has_whole_seconds(&self) -> bool {
+        self.at_whole_seconds > self.between_seconds
+    }
+
+    fn count_time(&mut self, event: &Event<'_>, last_ns: u64) {
+        let end_ns = event.start_ns.saturating_add(event.response_ns.unwrap_or(0));
+        if end_ns.saturating_add(1_000) % 1_000_000_000 <= 2_000 {
+            self.at_whole_seconds += 1;
+        } else if event.start_ns != last_ns {
+            self.between_seconds += 1;
+        }
+    }
+
     pub fn to_json(&self) -> Value {
         json!({
             "events": self.events,
@@ -351,6 +369,7 @@ impl<'a> Dispatch<'a> {
         let Some(player) = self.players.get_mut(&event.session) else { return Ok(()) };
         player.may_change_database =
             event.command == Command::Query && sql::used_database(event.text).is_some();
+        self.counts.count_time(event, player.last_ns);
         player.last_ns = event.start_ns;
         let seats = Rc::clone(&player.seats);
         let is_ordered = self.plan.keeps_commit_order && known.is_some_and(|known| known.is_ordered);

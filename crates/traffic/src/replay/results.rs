@@ -131,7 +131,7 @@ impl Results {
         let Totals { unknown_statements, too_long, sessions_broken, unanswered, .. } = *total;
         let (mut invalid, mut warnings) = (Vec::new(), Vec::new());
         if verdict.has_schedule {
-            judge_lag(&self.lag, verdict, &mut invalid, &mut warnings);
+            judge_lag(&self.lag, verdict, counts.has_whole_seconds(), &mut invalid, &mut warnings);
         }
         if sessions_broken > 0 {
             invalid.push(format!(
@@ -193,17 +193,26 @@ impl Results {
     }
 }
 
-/// The driver's own part of the lag is judged where its lateness is; the rest is the server's.
-fn judge_lag(lag: &Sparse, verdict: &Verdict, invalid: &mut Vec<String>, warnings: &mut Vec<String>) {
+/// The driver's own part of the lag is judged where its lateness is; the rest is the server's, unless the recording's
+/// own times make sessions late.
+fn judge_lag(
+    lag: &Sparse,
+    verdict: &Verdict,
+    has_whole_seconds: bool,
+    invalid: &mut Vec<String>,
+    warnings: &mut Vec<String>,
+) {
     let Some(p99_ns) = lag.percentile_ns(0.99) else { return };
     let ms = |ns: u64| ns as f64 / 1e6;
     let behind = format!("statements were sent p99 {:.2} ms after their time", ms(p99_ns));
-    let why = match &verdict.hurries {
-        None => "because the answer before was not there yet: the server was slower than recorded".to_owned(),
-        Some(cause) => {
-            format!("because the answer before was not there yet: {cause}, or the server was slower")
-        }
+    let coarse = "the recording's source wrote whole seconds, so what ran one after the other is due at once";
+    let causes: Vec<&str> =
+        verdict.hurries.as_deref().into_iter().chain(has_whole_seconds.then_some(coarse)).collect();
+    let why = match causes.as_slice() {
+        [] => "the server was slower than recorded".to_owned(),
+        _ => format!("{}, or the server was slower", causes.join("; ")),
     };
+    let why = format!("because the answer before was not there yet: {why}");
     match verdict.max_lag_ns {
         Some(limit_ns) if p99_ns > limit_ns => {
             invalid.push(format!("{behind} (limit {:.2} ms), {why}", ms(limit_ns)));

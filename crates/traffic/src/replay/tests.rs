@@ -394,6 +394,23 @@ fn databases_have_other_names() {
 }
 
 #[test]
+fn a_source_of_whole_seconds_is_known_by_its_times() {
+    let at = |end_ns: u64, response_ns: u64| {
+        with(event(0, 1, Command::Query, "SELECT 1"), |e| {
+            e.start_ns = START + end_ns - response_ns;
+            e.response_ns = Some(response_ns);
+        })
+    };
+    let second = 1_000 * MS - START % (1_000 * MS);
+    // The third took less, and was moved to the start of the second to keep the order.
+    let moved = with(at(second, 3 * MS), |e| e.response_ns = Some(MS));
+    let coarse = vec![at(second, 4 * MS), at(second, 3 * MS), moved, at(second + 1_000 * MS, 7_123)];
+    assert!(played(&plan(), coarse).1.has_whole_seconds());
+    let fine = vec![at(second, 4 * MS), at(second + 4_321, 3 * MS), at(second + 77_777_777, 7_123)];
+    assert!(!played(&plan(), fine).1.has_whole_seconds());
+}
+
+#[test]
 fn what_writes_is_left_out_and_counted() {
     let events = vec![
         event(0, 1, Command::Query, "SELECT 1"),

@@ -279,12 +279,17 @@ def _pairs(question: Question) -> _Pairs:
     sign = 1.0 if question.is_higher_better else -1.0
     own = np.array([question.resolution.get(name, 0.0) for name in names])
     resolution = own[:, None] + own[None, :]
-    if not question.is_paired:
+    runs = [len(own) for own in question.logs.values()]
+    is_large = not question.trials and sum(runs) > MOST_FITTED
+    # One run says nothing of its configuration's variance: then all share one.
+    if not question.is_paired and (is_large or min(runs) < 2):
         return _unpaired(question, sign, resolution)
-    if not question.trials and sum(len(own) for own in question.logs.values()) > MOST_FITTED:
+    if is_large:
         return _of_many_blocks(question, sign, resolution)
     seen = question.trials or [
-        Seen(name, block, log) for name, logs in question.logs.items() for block, log in logs.items()
+        Seen(name, block if question.is_paired else 0, log)
+        for name, logs in question.logs.items()
+        for block, log in logs.items()
     ]
     found = fit_one(seen)
     places = [found.names.index(name) for name in names]
@@ -300,12 +305,12 @@ def _pairs(question: Question) -> _Pairs:
         matrix[first, second], matrix[second, first] = values, mirror * values
         matrices.append(matrix)
     mean, error, degrees = matrices
-    blocks = {block for logs in question.logs.values() for block in logs}
-    # Blocks that are equal to the last digit show as little as one.
-    if len(blocks) < 2 or not (error + resolution)[first, second].any():
+    blocks = len({b for own in question.logs.values() for b in own}) if question.is_paired else min(runs)
+    # Runs that are equal to the last digit show as little as one.
+    if blocks < 2 or not (error + resolution)[first, second].any():
         error[:] = np.nan
     np.fill_diagonal(degrees, 1.0)
-    return _Pairs(mean, error, degrees, resolution, len(blocks))
+    return _Pairs(mean, error, degrees, resolution, blocks)
 
 
 def _of_many_blocks(question: Question, sign: float, resolution: Floats) -> _Pairs:
@@ -338,7 +343,7 @@ def _of_many_blocks(question: Question, sign: float, resolution: Floats) -> _Pai
 
 
 def _unpaired(question: Question, sign: float, resolution: Floats) -> _Pairs:
-    """Repeats without common blocks: one pooled spread around the configurations' means."""
+    """Repeats without common blocks, too many or too few to fit: one pooled spread around the means."""
     logs = [np.array(list(own.values())) for own in question.logs.values()]
     counts = np.array([len(own) for own in logs], dtype=float)
     means = sign * np.array([own.mean() for own in logs])

@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from headrace.base.counted import counted
 from headrace.base.errors import PlanError
 from headrace.experiment.foreign import Row
-from headrace.experiment.stats import additive, whole
+from headrace.experiment.stats import additive, misfits, whole
 from headrace.experiment.stats.aliasing import Aliasing
 from headrace.experiment.stats.choice import Cell
 from headrace.experiment.stats.claims import Claim
@@ -44,6 +44,8 @@ class Study:
     claims: tuple[Claim, ...] = ()
     #: Runs that do not fit the others, by place: how many times the middle of its cell each is.
     misfits: Mapping[str, float] = field(default_factory=dict)
+    #: All runs of the response, with those.
+    runs: int = 0
 
     @property
     def factors(self) -> tuple[str, ...]:
@@ -74,47 +76,69 @@ def study(
     Raises ValueError if no factor has two levels.
     """
     effects = analyse(observations, alpha=alpha, pairs=pairs, hard=hard, planned=planned)
+    means, logs = _cells(observations, effects.factors)
+    is_blocked = all(seen.block is not None for seen in observations)
+    return Study(response, is_higher_better, effects, means, alpha, margin, logs=logs, is_blocked=is_blocked)
+
+
+def _cells(
+    observations: Sequence[Observation], factors: Iterable[str]
+) -> tuple[dict[Cell, float], dict[Cell, dict[int, float]]]:
+    """Each cell's geometric mean, and its logs: by block if all have one, else by number of repeat."""
     logs: dict[Cell, list[tuple[int | None, float]]] = {}
     for seen in observations:
-        logs.setdefault(tuple(seen.levels[f] for f in effects.factors), []).append((seen.block, seen.log))
-    is_blocked = all(seen.block is not None for seen in observations)
-    return Study(
-        response,
-        is_higher_better,
-        effects,
-        cells={cell: math.exp(math.fsum(v for _, v in own) / len(own)) for cell, own in logs.items()},
-        alpha=alpha,
-        margin=margin,
-        logs={cell: _by_block(own) if is_blocked else _by_repeat(own) for cell, own in logs.items()},
-        is_blocked=is_blocked,
-    )
+        logs.setdefault(tuple(seen.levels[f] for f in factors), []).append((seen.block, seen.log))
+    by = _by_block if all(seen.block is not None for seen in observations) else _by_repeat
+    means = {cell: math.exp(math.fsum(v for _, v in own) / len(own)) for cell, own in logs.items()}
+    return means, {cell: by(own) for cell, own in logs.items()}
 
 
 def _robust(one: Study, observations: Sequence[Observation], places: Sequence[str]) -> Study:
-    """With intervals and p values that allow for runs that do not fit and for cells that vary more than others, if
-    the study is a whole factorial with repeats.
+    """A table with repeats, without the runs that do not fit; if it is a whole factorial, with intervals and p
+    values that allow for cells that vary more than others.
+
+    What does not fit decides nothing: no effect, no share of the variation, no cell, no choice.
     """
-    effects = one.effects
-    cells = {" ".join(cell): dict(zip(effects.factors, cell, strict=True)) for cell in one.cells}
-    if effects.error != "repeats" or len(observations) > additive.MOST_SIMULATED:
-        return one
-    if len(cells) < len(one.cells) or not whole.is_whole(effects, cells):
+    names = list(one.effects.factors)
+    cells = {" ".join(cell): dict(zip(names, cell, strict=True)) for cell in one.cells}
+    if one.effects.error != "repeats" or len(cells) < len(one.cells):
         return one
     # Sorted, so that the order of a file's rows changes nothing.
     placed = sorted(
-        (tuple(own.levels[name] for name in effects.factors), own.block or 0, own.log, i)
-        for i, own in enumerate(observations)
+        zip(observations, places, strict=True),
+        key=lambda run: ([run[0].levels[name] for name in names], run[0].block or 0, run[0].log, run[1]),
     )
-    seen = [Seen(" ".join(cell), block, log) for cell, block, log, _ in placed]
-    fitted, misfits = whole.resistant(seen, effects.factors, cells)
+    seen = [Seen(_cell(run, names), run.block or 0, run.log) for run, _ in placed]
+    outside = misfits.of_runs(seen)
+    kept = [i for i in range(len(seen)) if i not in outside]
+    if outside:
+        one = _again(one, [placed[i][0] for i in kept])
+    if len(seen) <= additive.MOST_SIMULATED and whole.is_whole(one.effects, cells):
+        fitted, weightless = whole.resistant([seen[i] for i in kept], one.effects.factors, cells)
+        outside = sorted([*outside, *(kept[i] for i in weightless)])
+        means, logs = _cells([run for i, (run, _) in enumerate(placed) if i not in outside], names)
+        one = replace(
+            one,
+            effects=whole.with_own_variances(one.effects, fitted, one.alpha),
+            # A cell of which nothing else is left keeps it.
+            cells={**one.cells, **means},
+            logs={**one.logs, **logs},
+        )
     middles = {
         name: statistics.median(s.log for s in own)
         for name, own in itertools.groupby(seen, key=lambda s: s.treatment)
     }
-    return replace(
-        one,
-        effects=whole.with_own_variances(effects, fitted, one.alpha),
-        misfits={places[placed[i][-1]]: math.exp(seen[i].log - middles[seen[i].treatment]) for i in misfits},
+    away = {placed[i][1]: math.exp(seen[i].log - middles[seen[i].treatment]) for i in outside}
+    return replace(one, misfits=away, runs=len(seen))
+
+
+def _cell(run: Observation, names: Iterable[str]) -> str:
+    return " ".join(run.levels[name] for name in names)
+
+
+def _again(one: Study, kept: Sequence[Observation]) -> Study:
+    return study(
+        one.response, kept, is_higher_better=one.is_higher_better, alpha=one.alpha, margin=one.margin
     )
 
 

@@ -56,13 +56,13 @@ def _misfits(study: Study) -> Iterator[str]:
     """Runs that do not fit: where they are, so that somebody can look at what happened."""
     if not study.misfits:
         return
-    of = counted(study.effects.observations, "run")
+    of = counted(study.runs, "run")
     those = [
         f"{place} ({ratio:.2g} times the middle of its repeats)" for place, ratio in study.misfits.items()
     ]
     rest = f" and {len(those) - MAX_MISFITS} more" if len(those) > MAX_MISFITS else ""
-    verb = "does not fit the others and tells" if len(those) == 1 else "do not fit the others and tell"
-    yield f"{len(those)} of {of} {verb} next to nothing: {', '.join(those[:MAX_MISFITS])}{rest}."
+    verb = "does not fit the others and decides" if len(those) == 1 else "do not fit the others and decide"
+    yield f"{len(those)} of {of} {verb} nothing: {', '.join(those[:MAX_MISFITS])}{rest}."
 
 
 def _excluded(study: Study) -> Iterator[str]:
