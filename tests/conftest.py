@@ -84,8 +84,8 @@ settings.load_profile("untimed")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Processes that run tests beside each other have a journal each, and share what is made once. A test that asks
-    for colours or for none says so itself.
+    """Processes that run tests beside each other have a journal each, and share what is made once. A test that
+    asks for colours or for none says so itself.
     """
     os.environ.pop("NO_COLOR", None)
     if shared.PLACE not in os.environ:

@@ -170,7 +170,7 @@ def test_one_trial_that_is_missing_leaves_intervals_for_the_others() -> None:
 
 
 def test_repeats_without_blocks_have_their_own_spread_and_lend_some() -> None:
-    """Beside the formula: own squares, and four degrees of freedom of the pooled ones; both sides 0.05 / (K - 1)."""
+    """Beside the formula: own squares, and four degrees of freedom of the pooled ones."""
     from scipy import stats
 
     logs = {"a": [0.0, 0.02, 0.01], "b": [-0.1, -0.13, -0.1], "c": [-0.3]}
