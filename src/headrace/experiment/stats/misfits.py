@@ -2,8 +2,10 @@
 
 One run of a table can be at half speed because of something that nobody wrote down. Its treatment's other runs
 tell: it is compared with their mean, by a deviation that is theirs as far as they are many, else the common one.
-So a treatment that varies more than the others has no misfits by that alone. Needs three runs of a treatment: of
-two, nothing says which one is off.
+So a treatment that varies more than the others has no misfits by that alone.
+
+Of two runs, nothing says which one is off. Of three, two that were spoiled alike would outvote the good one: where
+so many do not fit that this is likely somewhere in the table, those of three are left to the model of all.
 
 Sources: Belsley, Kuh & Welsch 1980, Regression Diagnostics, ch. 2 (deleted residuals); Smyth 2004, Stat. Appl.
 Genet. Mol. Biol. 3 (moderated variances); Tukey 1977, Exploratory Data Analysis, ch. 11 (median polish).
@@ -35,6 +37,9 @@ LEAST = 0.03
 #: Fewer runs of a treatment cannot tell which one is off. Nor can a block of fewer: then blocks are noise.
 MIN_RUNS = 3
 
+#: With a share f of N runs spoiled, two are in f * f * N treatments of three runs: at most this.
+MOST_OUTVOTED = 0.1
+
 #: Sweeps of the medians of blocks and treatments.
 _SWEEPS = 4
 
@@ -52,7 +57,8 @@ def of_runs(runs: Sequence[Seen]) -> list[int]:
     common = _common(rest, treatments)
     if not common:
         return []
-    found = []
+    found: list[int] = []
+    of_three: list[int] = []
     for own in treatments:
         count = len(own)
         if count < MIN_RUNS:
@@ -64,7 +70,10 @@ def of_runs(runs: Sequence[Seen]) -> list[int]:
         degrees = PRIOR + count - 2
         variance = (PRIOR * common**2 + within) / degrees * (1 + 1 / (count - 1))
         far = stdtrit(degrees, 1 - LEVEL / 2 / len(logs)) * np.sqrt(variance)
-        found += own[np.abs(values - means) > np.maximum(far, LEAST)].tolist()
+        outside = own[np.abs(values - means) > np.maximum(far, LEAST)].tolist()
+        (of_three if count == MIN_RUNS else found).extend(outside)
+    if len(of_three) ** 2 <= MOST_OUTVOTED * len(logs):
+        found += of_three
     return sorted(found)
 
 
