@@ -236,7 +236,7 @@ def test_a_full_disk_where_it_sorts_is_told_by_its_strange_words(monkeypatch: py
         raise StatementFailed(1034, "Index for table 'big' is corrupt; try to repair it", "here")
 
     class Watch:
-        begin = end = staticmethod(lambda: None)
+        begin = end = begins_again = staticmethod(lambda: None)
 
     monkeypatch.setattr(applied, "patiently", fails)
     with pytest.raises(StatementFailed, match="innodb_tmpdir"):
@@ -287,3 +287,34 @@ def test_a_server_that_never_comes_back_is_not_asked_for_ever(
     assert not applied.guard(login, "shop.orders(total)", 0.0, told.append)
     assert sum(slept) == pytest.approx(applied.MOST_AWAY_S, rel=0.01)
     assert "cannot take it back yet" in told[0]
+
+
+def test_a_build_that_was_lost_waits_for_the_transactions_that_ended_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Held:
+        """The first build is lost, and session 7 is in a transaction until it was asked for three times."""
+
+        id, name = 1, "here"
+        builds = asked = 0
+
+        def rows(self, statement: str) -> list[tuple[int, int]]:
+            if statement.startswith("ALTER"):
+                self.builds += 1
+                if self.builds == 1:
+                    raise StatementFailed(1205, "Lock wait timeout exceeded", "here")
+                return []
+            if "innodb_trx" not in statement:
+                return []
+            self.asked += 1
+            # What the session began since does not count.
+            return [(7, 340 + self.asked)] if self.asked < 4 else [(7, 0)]
+
+    session, said, again = Held(), list[str](), list[int]()
+    monkeypatch.setattr(applied, "LOCK_WAIT_S", 0)
+    monkeypatch.setattr("headrace.indexes.applied.time.sleep", lambda _: None)
+    monkeypatch.setattr(applied, "_worked_s", lambda _: 312.0)
+    applied.patiently(session, "ALTER TABLE t ADD INDEX k (a)", said.append, 5, lambda: again.append(1))  # type: ignore[arg-type]
+    assert said[0].endswith("beginning again in 5 s; 312 s of work are lost")
+    assert said[1] == "waiting until 1 open transaction ended: session 7 (for 341 s)"
+    assert (session.builds, session.asked, again) == (2, 4, [1])

@@ -6,16 +6,18 @@ whoever uses the table queues behind it as long; then it gives way and tries aga
 
 from __future__ import annotations
 
-import re
+import shlex
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from headrace.base.counted import counted
 from headrace.base.errors import Busy, HeadraceError, PlanError, Refused, TargetError
 from headrace.base.model import ServerLogin
-from headrace.indexes.copies import Built, columns_of, quoted, stop_builders, stop_session, text
+from headrace.indexes import names
+from headrace.indexes.copies import Built, columns_of, stop_builders, stop_session, text
 from headrace.indexes.journal import Journal
 from headrace.indexes.judging import Judged, Turns, judge
 from headrace.indexes.session import LOCK_WAITS, Session, StatementFailed, connect
@@ -23,6 +25,8 @@ from headrace.indexes.watching import Lag, Limits, Watch
 
 LOCK_WAIT_S = 2
 TRIES, PAUSE_S = 5, 5.0
+#: A build that was lost is not begun again while the transactions of then are open, but for so long at most.
+MOST_HELD_S = 600.0
 #: Seconds that replicas have at least for the same build; and between tries of a guard.
 MOST_BEHIND_S, AGAIN_S = 600.0, 10.0
 #: How long a server that is down is asked again after the deadline.
@@ -32,7 +36,6 @@ NOT_ONLINE = (1845, 1846)
 #: What servers say when the disk is full where they sort: a full disk, an error of the engine, and MariaDB even
 #: that the index is corrupt.
 SORT_FAILED = (3, 1021, 1026, 1030, 1034)
-_WRITTEN = re.compile(r"\s*`?([^`.()]+)`?\.`?([^`.()]+)`?\s*\(([^()]+)\)\s*")
 
 
 class State(StrEnum):
@@ -67,18 +70,21 @@ _JOURNAL = Journal("applied", _entry, lambda entry: entry.index)
 
 def index_of(written: str) -> Built:
     """``DATABASE.TABLE(COLUMN, ...)``. Raises PlanError."""
-    found = _WRITTEN.fullmatch(written)
-    columns = tuple(name.strip().strip("`") for name in found[3].split(",")) if found else ()
-    if not found or not all(columns):
-        raise PlanError(f"{written!r} is not an index: write DATABASE.TABLE(COLUMN, COLUMN)")
+    found = names.index_parts(written)
+    if found is None:
+        raise PlanError(
+            f"{written!r} is not an index: write DATABASE.TABLE(COLUMN, COLUMN), and names with other characters "
+            "than letters and digits between backticks"
+        )
+    (database, table), columns = found
     name = f"hr_{'_'.join(name.lower() for name in columns)}"[:64]
-    return Built(found[1], found[2], name, columns)
+    return Built(database, table, name, columns)
 
 
 def statements(session: Session, index: Built) -> list[str]:
     """What `make` runs, in order."""
-    parts = ", ".join(map(quoted, index.columns))
-    name = quoted(index.name)
+    parts = ", ".join(map(names.quoted, index.columns))
+    name = names.quoted(index.name)
     return [
         f"ALTER TABLE {index.place} ADD INDEX {name} ({parts}) {session.hidden_word},"
         " ALGORITHM=INPLACE, LOCK=NONE",
@@ -146,7 +152,7 @@ def make(
 def _built(session: Session, watch: Watch, build: str, tell: Callable[[str], None], pause_s: float) -> None:
     watch.begin()
     try:
-        patiently(session, build, tell, pause_s)
+        patiently(session, build, tell, pause_s, watch.begins_again)
     except StatementFailed as error:
         watch.end()  # raises why it was stopped, if that is what ended the statement
         if error.code in SORT_FAILED:
@@ -171,7 +177,7 @@ def judged(
     """
     session, switching, lag = connect(login), connect(login), Lag(login, limits or Limits())
     index = entry.index
-    start = f"ALTER TABLE {index.place} ALTER INDEX {quoted(index.name)}"
+    start = f"ALTER TABLE {index.place} ALTER INDEX {names.quoted(index.name)}"
 
     def switch(is_shown: bool) -> None:
         word = switching.shown_word if is_shown else switching.hidden_word
@@ -261,16 +267,18 @@ def journalled() -> list[Entry]:
 
 def elsewhere(index: Built) -> Iterator[str]:
     """Command lines of tools that copy the table beside the application."""
-    parts = ", ".join(index.columns)
-    change = f"ADD INDEX {index.name} ({parts})"
+    parts = ", ".join(map(names.written, index.columns))
+    change = f"ADD INDEX {names.written(index.name)} ({parts})"
+    database, table = shlex.quote(index.database), shlex.quote(index.table)
+    alter = f'"{change}"' if "`" not in change else shlex.quote(change)
+    yield f"gh-ost --database={database} --table={table} --alter={alter} --allow-on-master --execute"
     yield (
-        f'gh-ost --database={index.database} --table={index.table} --alter="{change}" --allow-on-master --execute'
+        f"pt-online-schema-change --alter {alter} {shlex.quote(f'D={index.database},t={index.table}')} --execute"
     )
-    yield f'pt-online-schema-change --alter "{change}" D={index.database},t={index.table} --execute'
 
 
 def _written(index: Built) -> str:
-    return f"'{index.database}.{index.table}({', '.join(index.columns)})'"
+    return shlex.quote(index.written)
 
 
 def _check(session: Session, index: Built) -> None:
@@ -290,11 +298,22 @@ def _check(session: Session, index: Built) -> None:
         raise Refused(f"the table has an index {index.name} already", place=index.place)
 
 
-def patiently(session: Session, statement: str, tell: Callable[[str], None], pause_s: float) -> None:
-    """Run it with a short lock wait, several times if others hold the table."""
+def patiently(
+    session: Session,
+    statement: str,
+    tell: Callable[[str], None],
+    pause_s: float,
+    again: Callable[[], None] = lambda: None,
+) -> None:
+    """Run it with a short lock wait, several times if others hold the table; ``again`` is called before each more.
+
+    A build needs the table for itself at its beginning and at its end, and what it built is lost if others hold it
+    then. So it waits for their transactions before it begins again.
+    """
     session.rows(f"SET SESSION lock_wait_timeout = {LOCK_WAIT_S}")
     session.rows(f"SET SESSION innodb_lock_wait_timeout = {LOCK_WAIT_S}")
     for number in range(1, TRIES + 1):
+        began_s = time.monotonic()
         try:
             session.rows(statement)
             return
@@ -307,8 +326,50 @@ def patiently(session: Session, statement: str, tell: Callable[[str], None], pau
                     place=session.name,
                     hint="a long transaction holds its metadata lock: run the same command when it has ended",
                 ) from error
-            tell(f"others hold the table: gave way after {LOCK_WAIT_S} s, beginning again in {pause_s:g} s")
+            tell(
+                f"others hold the table: gave way after {LOCK_WAIT_S} s, beginning again in {pause_s:g} s"
+                + (
+                    f"; {lost_s:.0f} s of work are lost"
+                    if (lost_s := _worked_s(began_s)) > LOCK_WAIT_S
+                    else ""
+                )
+            )
             time.sleep(pause_s)
+            if lost_s > LOCK_WAIT_S:
+                _wait_for(session, open_transactions(session), tell)
+            again()
+
+
+def _worked_s(began_s: float) -> float:
+    return time.monotonic() - began_s - LOCK_WAIT_S
+
+
+def _wait_for(session: Session, held: Sequence[tuple[int, int]], tell: Callable[[str], None]) -> None:
+    """Until these transactions have ended, or for ``MOST_HELD_S``: the same ones would end the next build, too."""
+    if not held:
+        return
+    named = ", ".join(f"session {number} (for {seconds} s)" for number, seconds in held[:5])
+    tell(f"waiting until {counted(len(held), 'open transaction')} ended: {named}")
+    started = time.monotonic()
+    while (waited := time.monotonic() - started) < MOST_HELD_S:
+        now = dict(open_transactions(session))
+        # One that the same session began since is younger than the wait.
+        if not any(now.get(number, 0) >= int(waited) + seconds for number, seconds in held):
+            return
+        time.sleep(1.0)
+
+
+def open_transactions(session: Session) -> list[tuple[int, int]]:
+    """Sessions with a transaction older than a lock wait, with its seconds; none if that is not to be seen."""
+    try:
+        found = session.rows(
+            "SELECT trx_mysql_thread_id, TIMESTAMPDIFF(SECOND, trx_started, NOW())"
+            f" FROM information_schema.innodb_trx WHERE trx_started < NOW() - INTERVAL {LOCK_WAIT_S} SECOND"
+            f" AND trx_mysql_thread_id NOT IN (0, {session.id}) ORDER BY trx_started"
+        )
+    except StatementFailed:
+        return []
+    return [(int(number), int(seconds)) for number, seconds in found]
 
 
 def _take_back_or_tell(
@@ -342,7 +403,7 @@ def _drop(session: Session, index: Built, tell: Callable[[str], None], pause_s: 
     if is_there:
         patiently(
             session,
-            f"ALTER TABLE {index.place} DROP INDEX {quoted(index.name)}, ALGORITHM=INPLACE, LOCK=NONE",
+            f"ALTER TABLE {index.place} DROP INDEX {names.quoted(index.name)}, ALGORITHM=INPLACE, LOCK=NONE",
             tell,
             pause_s,
         )

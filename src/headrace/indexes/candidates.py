@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from headrace.base.counted import counted
+from headrace.indexes import names
 from headrace.indexes.parsing import Unread
 from headrace.indexes.schema import MOST_KEY_BYTES, Index, Schema, Table
 from headrace.indexes.statement import Hindrance, Reading, Statement, Use, read
@@ -59,7 +60,7 @@ class Candidate:
     @property
     def place(self) -> str:
         """As `headrace apply` and `headrace prove` take it."""
-        return f"{self.table.full_name}({','.join(self.columns)})"
+        return f"{self.table.full_name}({','.join(map(names.written, self.columns))})"
 
     @property
     def use(self) -> str:
@@ -72,10 +73,10 @@ class Candidate:
 
     @property
     def ddl(self) -> str:
-        parts = ", ".join(f"`{self.table.columns[name].name}`" for name in self.columns)
+        parts = ", ".join(names.quoted(self.table.columns[name].name) for name in self.columns)
+        place = f"{names.quoted(self.table.database)}.{names.quoted(self.table.name)}"
         return (
-            f"ALTER TABLE `{self.table.database}`.`{self.table.name}` ADD INDEX `{self.name}` ({parts}), "
-            "ALGORITHM=INPLACE, LOCK=NONE"
+            f"ALTER TABLE {place} ADD INDEX {names.quoted(self.name)} ({parts}), ALGORITHM=INPLACE, LOCK=NONE"
         )
 
     @property

@@ -21,6 +21,7 @@ from headrace.base.received import BadContent, parsed
 from headrace.base.whole import write_whole
 from headrace.host.snapshot import state_path
 from headrace.indexes.candidates import Candidate
+from headrace.indexes.names import quoted, written
 from headrace.indexes.session import Session, StatementFailed, connect
 
 #: How long a change of an index may wait for other sessions of the copy.
@@ -52,12 +53,13 @@ class Built:
         return cls(entry["database"], entry["table"], entry["name"], tuple(entry["columns"]))
 
     @property
+    def written(self) -> str:
+        """As `headrace apply` and `headrace rollback --index` take it."""
+        return f"{written(self.database, self.table)}({', '.join(map(written, self.columns))})"
+
+    @property
     def place(self) -> str:
         return f"{quoted(self.database)}.{quoted(self.table)}"
-
-
-def quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 class Copy:

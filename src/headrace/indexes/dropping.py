@@ -16,14 +16,13 @@ from typing import Any
 from headrace.base.counted import counted
 from headrace.base.errors import PlanError, Refused
 from headrace.base.model import ServerLogin
-from headrace.indexes import hinted
+from headrace.indexes import hinted, names
 from headrace.indexes.applied import PAUSE_S, patiently
-from headrace.indexes.copies import quoted, text
+from headrace.indexes.copies import text
 from headrace.indexes.journal import Journal
 from headrace.indexes.schema import PRIMARY, Index, Part, Table
 from headrace.indexes.session import Session, connect
 
-_WRITTEN = re.compile(r"\s*`?([^`.()]+)`?\.`?([^`.()]+)`?\.`?([^`.()]+)`?\s*")
 #: Servers write what hides an index into its definition; built again, it is visible.
 _HIDDEN = re.compile(r"\s+(?:IGNORED|/\*!80000 INVISIBLE \*/)$")
 
@@ -49,11 +48,11 @@ class Surplus:
 
     @property
     def place(self) -> str:
-        return f"{quoted(self.database)}.{quoted(self.table)}"
+        return f"{names.quoted(self.database)}.{names.quoted(self.table)}"
 
     @property
     def written(self) -> str:
-        return f"{self.database}.{self.table}.{self.name}"
+        return names.written(self.database, self.table, self.name)
 
 
 def _surplus(row: Mapping[str, Any]) -> Surplus:
@@ -73,7 +72,7 @@ _JOURNAL = Journal("surplus", _surplus, lambda entry: entry.written)
 
 
 def is_written(text_of_it: str) -> bool:
-    return _WRITTEN.fullmatch(text_of_it) is not None
+    return len(names.parts(text_of_it)) == 3
 
 
 def hide_or_drop(login: ServerLogin, written: str, hidden_s: float, tell: Callable[[str], None]) -> Surplus:
@@ -95,7 +94,7 @@ def hide_or_drop(login: ServerLogin, written: str, hidden_s: float, tell: Callab
                 )
                 _refuse_hinted(session, entry, tell)
                 _JOURNAL.note(session, entry)
-                _alter(session, entry, f"ALTER INDEX {quoted(name)} {session.hidden_word}", tell)
+                _alter(session, entry, f"ALTER INDEX {names.quoted(name)} {session.hidden_word}", tell)
                 return entry
             if time.time() < entry.until_s:
                 at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(entry.until_s))
@@ -108,7 +107,7 @@ def hide_or_drop(login: ServerLogin, written: str, hidden_s: float, tell: Callab
                 raise Refused("it has another definition than when it was hidden", place=written)
             done = replace(entry, state=State.DROPPED)
             _JOURNAL.note(session, done)
-            _alter(session, entry, f"DROP INDEX {quoted(name)}, ALGORITHM=INPLACE, LOCK=NONE", tell)
+            _alter(session, entry, f"DROP INDEX {names.quoted(name)}, ALGORITHM=INPLACE, LOCK=NONE", tell)
             return done
     finally:
         session.close()
@@ -130,7 +129,7 @@ def bring_back(login: ServerLogin, written: str, tell: Callable[[str], None]) ->
                 tell(f"building {entry.written} again")
                 _alter(session, entry, f"ADD {entry.definition}, ALGORITHM=INPLACE, LOCK=NONE", tell)
             else:
-                _alter(session, entry, f"ALTER INDEX {quoted(entry.name)} {session.shown_word}", tell)
+                _alter(session, entry, f"ALTER INDEX {names.quoted(entry.name)} {session.shown_word}", tell)
             _JOURNAL.forget(session, entry.written)
             return entry
     finally:
@@ -143,10 +142,12 @@ def journalled() -> list[Surplus]:
 
 
 def _parts(written: str) -> tuple[str, str, str]:
-    found = _WRITTEN.fullmatch(written)
-    if not found:
-        raise PlanError(f"{written!r} names no index: write DATABASE.TABLE.INDEX")
-    return found[1], found[2], found[3]
+    found = names.parts(written)
+    if len(found) != 3:
+        raise PlanError(
+            f"{written!r} names no index: write DATABASE.TABLE.INDEX, with a dot in a name as `a.b`"
+        )
+    return found[0], found[1], found[2]
 
 
 def _checked(session: Session, database: str, table: str, name: str) -> tuple[str, bool]:
@@ -198,10 +199,10 @@ def _refuse_hinted(session: Session, entry: Surplus, tell: Callable[[str], None]
 
 
 def _definition(session: Session, database: str, table: str, name: str) -> str | None:
-    created = session.rows(f"SHOW CREATE TABLE {quoted(database)}.{quoted(table)}")
+    created = session.rows(f"SHOW CREATE TABLE {names.quoted(database)}.{names.quoted(table)}")
     for line in str(created[0][1]).split("\n") if created else ():
         words = line.strip().rstrip(",")
-        if re.match(rf"(?:\w+ )?KEY {re.escape(quoted(name))} ", words) or (
+        if re.match(rf"(?:\w+ )?KEY {re.escape(names.quoted(name))} ", words) or (
             name.upper() == PRIMARY and words.startswith("PRIMARY KEY")
         ):
             return words
@@ -243,5 +244,6 @@ def _alter(session: Session, entry: Surplus, change: str, tell: Callable[[str], 
 
 def _entry(session: Session, database: str, table: str, name: str) -> Surplus | None:
     return next(
-        (each for each in _JOURNAL.entries(session) if each.written == f"{database}.{table}.{name}"), None
+        (each for each in _JOURNAL.entries(session) if each.written == names.written(database, table, name)),
+        None,
     )

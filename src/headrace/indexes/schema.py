@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from headrace.base.errors import StoreError
+from headrace.indexes import names
 
 PRIMARY = "PRIMARY"
 #: What starts the type of a number, as in `bigint unsigned`.
@@ -149,7 +150,7 @@ class Table:
 
     @property
     def full_name(self) -> str:
-        return f"{self.database}.{self.name}"
+        return names.written(self.database, self.name)
 
     @property
     def primary(self) -> tuple[str, ...]:

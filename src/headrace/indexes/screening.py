@@ -14,7 +14,8 @@ from enum import StrEnum
 from headrace.base.errors import Refused
 from headrace.indexes import trials
 from headrace.indexes.candidates import Candidate
-from headrace.indexes.copies import Copy, quoted
+from headrace.indexes.copies import Copy
+from headrace.indexes.names import quoted
 from headrace.indexes.schema import Schema
 from headrace.indexes.session import StatementFailed
 from headrace.indexes.statement import Statement
@@ -25,6 +26,8 @@ NO_GAIN = 0.9
 #: A row that an index leads to costs several that are read one after the other: only with so few left is that a
 #: gain whatever a single run took.
 FAR_FEWER = 0.1
+#: A run on a busy host varies by as much; the proof tells whether it is faster.
+SLOWER = 1.25
 #: A statement that is quicker runs twice, and the quicker run counts: the first one may read from the disk.
 QUICK_S = 1.0
 
@@ -63,7 +66,7 @@ class Seen:
             return False
         ratio, least = self.read_ratio, NO_GAIN
         if ratio is not None and ratio < NO_GAIN:
-            least = 1.0 if ratio >= FAR_FEWER else math.inf
+            least = SLOWER if ratio >= FAR_FEWER else math.inf
         return self.before.is_stopped or self.after.seconds < least * self.before.seconds
 
 

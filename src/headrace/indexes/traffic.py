@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from headrace.indexes.repeated import Sent
@@ -9,6 +10,8 @@ from headrace.indexes.statement import Statement
 from headrace.traffic.digests.classes import Digest, QueryClass
 from headrace.traffic.digests.table import OTHERS
 
+#: A name with a dot.
+_DOTTED = re.compile(r"`[^`]*\.[^`]*`")
 #: The server's own databases, whose tables take no index.
 _NO_TABLE = ("information_schema", "performance_schema", "mysql", "sys")
 
@@ -53,9 +56,13 @@ def tables(digest: Digest, most: int) -> list[str]:
     names: dict[str, None] = {}
     for each in [one for one in digest.classes if one.name != OTHERS and one.tables][:most]:
         for written in each.tables:
-            database, dot, name = written.replace("`", "").rpartition(".")
-            databases = [database] if dot else _databases(each)
-            names |= {f"{one}.{name}": None for one in databases if one and one.lower() not in _NO_TABLE}
+            plain = written.replace("`", "")
+            database, dot, name = plain.partition(".")
+            places = [(database, name)] if dot else []
+            # Of `a.b` the digest has a.b, which may be a table's name as well as two names.
+            if not dot or _DOTTED.search(str(each.sample.get("text") or "")):
+                places += [(one, plain) for one in _databases(each)]
+            names |= {f"{one}.{table}": None for one, table in places if one and one.lower() not in _NO_TABLE}
     return list(names)
 
 

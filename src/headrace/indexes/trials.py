@@ -17,7 +17,7 @@ from typing import Any
 from sqlglot import exp
 
 from headrace.base.received import BadContent, parsed
-from headrace.indexes.copies import quoted
+from headrace.indexes.names import quoted
 from headrace.indexes.parsing import Unread, makes_table, parse_one
 from headrace.indexes.schema import Schema, Table
 from headrace.indexes.session import TIME_LIMITS, Rows, Session, StatementFailed

@@ -100,6 +100,11 @@ class Watch:
         self._problem: HeadraceError | None = None
         self._lag = Lag(login, limits)
         self._has_said = False
+        self._began_s = time.monotonic()
+
+    def begins_again(self) -> None:
+        """What was built before is lost: time and progress count from here."""
+        self._began_s = time.monotonic()
 
     def check(self) -> None:
         needed = size_bytes(self._builder, self._index)
@@ -136,6 +141,7 @@ class Watch:
             )
 
     def begin(self) -> None:
+        self._began_s = time.monotonic()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -171,7 +177,7 @@ class Watch:
         self._lag.close()
 
     def _run(self) -> None:
-        started = told = time.monotonic()
+        told = time.monotonic()
         try:
             own = connect(self._login)
         except TargetError as error:
@@ -182,7 +188,7 @@ class Watch:
                 self._look(own)
                 if time.monotonic() - told >= TELL_S:
                     told = time.monotonic()
-                    self._tell(self._progress(own, told - started))
+                    self._tell(self._progress(own, told - self._began_s))
         except HeadraceError as error:
             if not self._stop.is_set():
                 self._problem = error

@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from sqlglot import exp
 
 from headrace.indexes.candidates import Candidate
-from headrace.indexes.copies import Copy, quoted
+from headrace.indexes.copies import Copy
+from headrace.indexes.names import quoted
 from headrace.indexes.parsing import Unread, parse_one
 from headrace.indexes.schema import Schema, Table
 from headrace.indexes.session import Session, StatementFailed
@@ -110,7 +111,8 @@ def _turn(session: Session, table: Table, candidates: Sequence[Candidate], at: f
     place = f"{quoted(table.database)}.{quoted(table.name)}"
     if not table.primary or (table.engine or "").lower() != "innodb":
         return {}
-    keys = ", ".join(quoted(table.columns[name].name) for name in table.primary if name in table.columns)
+    each_key = [quoted(table.columns[name].name) for name in table.primary if name in table.columns]
+    keys = ", ".join(each_key)
     plain = _plain_columns(session, table)
     offset = int(at * max((table.rows or ROWS) - ROWS, 0))
     session.rows(f"DROP TEMPORARY TABLE IF EXISTS {quoted(table.database)}.{_ROWS_TABLE}")
@@ -118,7 +120,7 @@ def _turn(session: Session, table: Table, candidates: Sequence[Candidate], at: f
     session.rows(
         f"CREATE TEMPORARY TABLE {rows} AS SELECT {plain} FROM {place} ORDER BY {keys} LIMIT {offset}, {ROWS}"
     )
-    same = " AND ".join(f"t.{key} = r.{key}" for key in keys.split(", "))
+    same = " AND ".join(f"t.{key} = r.{key}" for key in each_key)
     own = [each for each in candidates if each.table.full_name == table.full_name]
     times: dict[str, list[float]] = {}
     for number in range(REPEATS + 1):

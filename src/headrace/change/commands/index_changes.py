@@ -234,7 +234,7 @@ def confirm_index(written: str, target: str, login: ServerLogin) -> None:
 
 
 def _name(entry: applied.Entry) -> str:
-    return f"{entry.index.database}.{entry.index.table}({','.join(entry.index.columns)})"
+    return entry.index.written
 
 
 def _words(login: ServerLogin) -> str:
@@ -308,15 +308,17 @@ def show_journalled(entries: list[dict[str, Any]]) -> None:
         index = entry["index"]
         at = _utc(entry["at_s"])
         _line(
-            f"index {entry['state']}  {index.database}.{index.table}({', '.join(index.columns)})"
-            f" on {entry['server']}, {at}{_until(entry['deadline_s'])}"
+            f"index {entry['state']}  {index.written} on {entry['server']}, {at}{_until(entry['deadline_s'])}"
         )
 
 
 def show_surplus(entries: list[dict[str, Any]]) -> None:
+    from headrace.indexes.names import written
+
     for each in entries:
         until = f", to be dropped from {_utc(each['until_s'])}" if each["state"] == "hidden" else ""
-        _line(f"surplus index {each['state']}  {each['database']}.{each['table']}.{each['name']}{until}")
+        named = written(each["database"], each["table"], each["name"])
+        _line(f"surplus index {each['state']}  {named}{until}")
 
 
 def _utc(at_s: float) -> str:

@@ -76,12 +76,13 @@ def _costliest(snapshot: Snapshot) -> list[tuple[Digest, Mapping[str, int]]]:
 
 
 async def _schema(agent: Agent, login: ServerLogin, known: Digest) -> Schema:
+    from headrace.indexes.names import parts
     from headrace.indexes.schema import read
 
     names = []
     for table in known.tables:
-        plain = table.replace("`", "")
-        names.append(plain if "." in plain else f"{known.schema}.{plain}")
+        *database, name = parts(table) or (table.replace("`", ""),)
+        names.append(f"{database[0] if database else known.schema}.{name}")
     answer = await agent.text("tables", *login.argv, "--", *names[:MOST_TABLES], timeout_s=ASK_S)
     return read(agent.document("tables", line) for line in received.lines(answer))
 

@@ -17,6 +17,7 @@ from headrace.base.counted import counted
 from headrace.indexes.candidates import Advice, Candidate, Reason
 from headrace.indexes.costly import Costly, Layout
 from headrace.indexes.existing import Redundant, Surplus
+from headrace.indexes.names import written
 from headrace.indexes.statement import Statement
 from headrace.lab.volumes.device import size_text
 from headrace.show import text
@@ -205,7 +206,8 @@ def _costly_data(found: Sequence[Costly], layouts: Sequence[Layout], total_ns: i
 
 def _drops(redundant: Sequence[Redundant]) -> Iterator[str]:
     for each in redundant:
-        yield f"headrace apply 'drop-index:{each.table.full_name}.{each.index.name}' --hidden-for 720h"
+        named = written(each.table.database, each.table.name, each.index.name)
+        yield f"headrace apply 'drop-index:{named}' --hidden-for 720h"
 
 
 def _redundant(redundant: Sequence[Redundant]) -> list[Part]:
