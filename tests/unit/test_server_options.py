@@ -15,8 +15,9 @@ from headrace.lab.server import Change, ServerSpec
 from headrace.lab.server.allocator import mapped_allocators
 from headrace.lab.server.dataset import Manifest, checksum_of
 from headrace.lab.server.error_log import MAX_LINES, excerpt, explanation
+from headrace.lab.server.option_files import Start, reading
 from headrace.lab.server.program import parse_defaults
-from headrace.lab.server.sources import EMIT, FOLLOW, included
+from headrace.lab.server.sources import EMIT, FOLLOW, copies, included
 from headrace.lab.server.spec import render_options
 
 
@@ -196,14 +197,16 @@ def test_a_data_set_of_another_layout_is_another() -> None:
 
 
 def test_the_last_line_of_a_file_without_an_end_is_looked_for_as_the_server_does() -> None:
-    """A server takes its last letter for the end of the line, so it includes another file than the line says."""
-    assert included(b"!include /etc/more.cnfx") == ["/etc/more.cnf"]
+    """Most servers take its last letter for the end of the line, and include another file than the line says."""
+    assert included(b"!include /etc/more.cnfx") == ["/etc/more.cnf", "/etc/more.cnfx"]
     assert included(b"!include /etc/more.cnf\n") == ["/etc/more.cnf"]
 
 
-@pytest.mark.parametrize(("end", "is_there"), [("", False), ("\n", True), ("/", True)])
+@pytest.mark.parametrize(
+    ("end", "is_read"), [("", "9.7.0"), ("\n", "10.11.6 8.0.31 9.7.0"), ("/", "10.11.6 8.0.31 9.7.0")]
+)
 def test_the_last_line_of_a_file_is_followed_as_the_server_does(
-    end: str, is_there: bool, tmp_path: Path
+    end: str, is_read: str, tmp_path: Path
 ) -> None:
     """A start that fails, because no folder has the shorter name, went on for us."""
     (tmp_path / "conf.d").mkdir()
@@ -211,7 +214,13 @@ def test_the_last_line_of_a_file_is_followed_as_the_server_does(
     (tmp_path / "conf.d" / ".cnf").write_text("[mysqld]\n# its last line is no include\nport=3308")
     (tmp_path / "my.cnf").write_text(f"[mysqld]\n!includedir {tmp_path}/conf.d{end}")
     words = ["sh", "-c", EMIT + FOLLOW, "sh", str(tmp_path / "my.cnf")]
-    told = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-    assert ("port = 3307" in told) is is_there
-    assert ("port=3308" in told) is is_there
-    assert re.findall("absent:.*", told) == ([] if is_there else [f"absent:{tmp_path}/conf."])
+    told = subprocess.run(words, capture_output=True, check=True).stdout
+    found = copies(told, "here")[0]
+    for version in ("10.11.6", "8.0.31", "9.7.0"):
+        vendor = Vendor.MARIADB if version.startswith("10.") else Vendor.MYSQL
+        read = reading(found, Start(vendor, version, (f"--defaults-file={tmp_path}/my.cnf",)))
+        assert bool(read.words) is (version in is_read.split()), version
+        assert bool(read.broken) is not bool(read.words), version
+    # A file is read to its last letter: that has no include.
+    assert b"port=3308" in told
+    assert set(re.findall(b"absent:.*", told)) == (set() if end else {f"absent:{tmp_path}/conf.".encode()})

@@ -7,22 +7,23 @@ are dropped as they are read.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from headrace.base.model import Facts
 from headrace.change.persist.last_word import SYSCTL_CONF, SYSCTL_FOLDERS, sysctls
 from headrace.change.persist.options import OPTION_OF
+from headrace.fleet.option_lines import charset_trouble, lowered, made_of, options_of
 from headrace.host.facts import HostFacts
 from headrace.host.target import Target
 from headrace.knobs import servers
+from headrace.knobs.values import plain_value
 from headrace.lab.server.option_files import (
     COMMAND_LINE,
     ENVIRONMENT,
     Start,
     Word,
-    is_ambiguous,
     meaning,
     reading,
     spelled_out,
@@ -38,6 +39,15 @@ case "$pid" in
   [1-9]*) tr '\\0' '\\n' </proc/$pid/environ 2>/dev/null | grep -E '^({"|".join(ENVIRONMENT)})=';;
 esac
 printf '\\0'
+uid= gid= home=
+case "$pid" in
+  [1-9]*)
+    [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null &&
+    ids='[[:space:]]*[0-9]*[[:space:]]*\\([0-9]*\\).*' &&
+    uid=$(sed -n "s/^Uid:$ids/\\1/p" /proc/$pid/status) gid=$(sed -n "s/^Gid:$ids/\\1/p" /proc/$pid/status)
+    [ "$uid" = 0 ] && uid=;;
+esac
+as_user() {{ setpriv --reuid="$uid" --regid="$gid" --init-groups -- "$@"; }}
 for folder in {" ".join(SYSCTL_FOLDERS)}; do
   for file in "$folder"/*.conf; do emit "$file" || mask "$file"; done
 done
@@ -45,7 +55,8 @@ emit {SYSCTL_CONF}
 for name in MARIADB_HOME MYSQL_HOME HOME; do
   [ -r /proc/$pid/environ ] || break
   folder=$(tr '\\0' '\\n' </proc/$pid/environ | sed -n "s/^$name=//p")
-  case "$name" in HOME) set -- "$@" "$folder/.my.cnf";; *) set -- "$@" "$folder/my.cnf";; esac
+  folder=${{folder%"${{folder##*[!/]}}"}}
+  case "$name" in HOME) home=$folder; set -- "$@" "$folder/.my.cnf";; *) set -- "$@" "$folder/my.cnf";; esac
 done
 # A start's relative includes begin where its unit starts it.
 begins=/
@@ -58,6 +69,7 @@ esac
 cd "$begins" 2>/dev/null || cd /
 {FOLLOW}"""
 
+_NO_SETTING = ("defaults_", "no_defaults", "wsrep_new_cluster")
 _SECRET = re.compile(r"pass|pwd|secret|token|credential|sst_auth|access_key|filekey|init_connect|init_file")
 
 
@@ -92,12 +104,7 @@ async def lasting(target: Target, facts: Mapping[str, Any]) -> Lasting:
     lines = environment.decode("utf-8", "replace").splitlines()
     given = dict(line.partition("=")[::2] for line in lines)
     start = Start(start.vendor, start.version, start.arguments, given)
-    # An option that no variable has, and the start of a variable's name: it is not userstat.
     variables = HostFacts(Facts("", facts)).variables
-    known = {*variables, "user"}
-    if own := servers.of(start.vendor, start.version):
-        known |= {name for name, each in own.variables.items() if each.option}
-    options: dict[str, tuple[str, str]] = {}
     read = reading(found, start)
     broken = list(read.broken)
     if not _has_unit(facts):
@@ -106,17 +113,46 @@ async def lasting(target: Target, facts: Mapping[str, Any]) -> Lasting:
             for path in (*read.folders, *read.read)
             if not path.startswith("/")
         ]
-    for word in (each for own in read.words for each in spelled_out(own)):
-        listed = start.takes_starts and servers.of(start.vendor, start.version)
-        if listed and is_ambiguous(word, listed.variables):
-            broken.append(f"{word.place} ({word.option} may be several options)")
-        options.update(_named(word, known, by_start=start.takes_starts))
+    options, troubles = settled(read.words, start, variables)
+    kept = {name: value for name, value in options.items() if not _SECRET.search(name)}
+    return Lasting(sysctls(found.files), kept, (*unreadable, *dict.fromkeys((*broken, *troubles))))
+
+
+def settled(
+    words: Sequence[Word], start: Start, variables: Mapping[str, str]
+) -> tuple[dict[str, tuple[str, str]], list[str]]:
+    """Name -> (value, file) of what a start makes of these words, the last of an option decides; and the places
+    that it does not get past, or may not, each with the reason. ``variables`` are the running server's."""
+    options: dict[str, tuple[str, str]] = {}
+    broken: list[str] = []
+    own = servers.of(start.vendor, start.version)
+    # An option that no variable has, and the start of a variable's name: it is not userstat.
+    known: Collection[str] = {*variables, "user"}
+    if own is not None:
+        # A plugin brings options that no list has, and the server its variables; that others are none is known.
+        known = options_of(own) | {name for name in variables if name not in own.variables}
+    for word in (each for whole in words for each in spelled_out(whole)):
+        if own is None:
+            options.update(_named(word, known, by_start=start.takes_starts))
+            continue
+        made = made_of(word, known, own, by_start=start.takes_starts)
+        broken += [f"{word.place} ({made.trouble})"] if made.trouble else []
+        value = made.value
+        if made.most is not None:
+            listed = own.variables.get(made.option)
+            now = options[made.option][0] if made.option in options else (listed and listed.default) or ""
+            value = made.most if lowered(now, made.most) else None
+        if value is not None and not made.option.startswith(_NO_SETTING):
+            options[made.option] = (value, word.file)
     # The variable that such an option sets has another name.
     for variable, option in OPTION_OF.items():
         if option in options and option not in variables and variable in variables:
             options[variable] = options[option]
-    kept = {name: value for name, value in options.items() if not _SECRET.search(name)}
-    return Lasting(sysctls(found.files), kept, (*unreadable, *broken))
+    if own is not None and plain_value(options.get("super_read_only", ("", ""))[0]) == "1":
+        options["read_only"] = options["super_read_only"]  # the one brings the other
+    if own is not None and (why := _mixed(options, own)):
+        broken.append(why)
+    return options, broken
 
 
 def _start(facts: Mapping[str, Any]) -> tuple[Start | None, int | None]:
@@ -127,6 +163,15 @@ def _start(facts: Mapping[str, Any]) -> tuple[Start | None, int | None]:
             arguments = tuple(str(word) for word in server.get("command_line") or ())[1:]
             return Start(found.vendor, found.server_version or "", arguments), found.server_pid
     return None, None
+
+
+def _mixed(options: Mapping[str, tuple[str, str]], own: servers.ServerList) -> str:
+    """Where the last words about character set and collation do not fit, and so no start gets past them."""
+    said = options.get("collation_server")
+    usual = own.variables.get("character_set_server")
+    charset = options.get("character_set_server", ((usual and usual.default) or "", ""))
+    why = charset_trouble(charset[0], said[0]) if said else ""
+    return f"{said[1]} ({why})" if said and why else ""
 
 
 def _has_unit(facts: Mapping[str, Any]) -> bool:
@@ -142,7 +187,7 @@ def _named(word: Word, known: Collection[str], *, by_start: bool) -> Iterable[tu
     option, value = meaning(word, known, by_start=by_start)
     if option == "skip_name_resolve" and value == "0" and not by_start:
         value = "ON"  # MySQL takes this word alone, whatever the number
-    if option.startswith(("defaults_", "no_defaults", "wsrep_new_cluster")):
+    if option.startswith(_NO_SETTING):
         return
     if value is not None:
         yield option, (value, word.file)

@@ -12,7 +12,11 @@ from pathlib import Path
 import pytest
 
 from headrace.base.model import Vendor
-from headrace.lab.server.option_files import Start, Word, meaning, reading
+from headrace.fleet.files import settled
+from headrace.fleet.option_lines import options_of
+from headrace.knobs import servers
+from headrace.lab.server.next_start import option_names
+from headrace.lab.server.option_files import Copies, Start, Word, meaning, reading
 from headrace.lab.server.program import parse_defaults
 from headrace.lab.server.sources import EMIT, FOLLOW, copies
 from tests.servers import KINDS, find_server, open_folder
@@ -32,7 +36,8 @@ LINES = (
     'init_connect="a\\n\\"b#{n}\\" \\x\\\\"', "init_connect =",
     "# max_connections={n}", "; max_connections={n}", "", "   max_connections   =   {n}   ", "loose-no-such={n}",
     "sql_mode=''", "init_connect='it''s", "loose_a=b=c;{n}", "skip_loose-slow-query-log",
-    "enable_skip_slow-query-log",
+    "enable_skip_slow-query-log", "!include ~/.my.cnf", "!includedir {here}/dir # c",
+    "maximum-innodb_io_capacity={n}00", "maximum-loose-max_connections={n}", "slow_query_log=2",
 )  # fmt: skip
 
 
@@ -51,14 +56,21 @@ def place() -> Iterator[Path]:
 
 
 def asked(program: Path, place: Path, environment: dict[str, str], *words: str) -> str:
+    return answered(program, place, environment, *words).stdout
+
+
+def answered(
+    program: Path, place: Path, environment: dict[str, str], *words: str
+) -> subprocess.CompletedProcess[str]:
     base = program.parent.parent
     as_mysql = (
         ["setpriv", "--reuid=mysql", "--regid=mysql", "--clear-groups", "--"] if os.geteuid() == 0 else []
     )
     share = [f"--lc-messages-dir={base}/share"] if (base / "share/english/errmsg.sys").exists() else []
-    more = [f"--basedir={base}", *share, "--verbose", "--help"] if "--print-defaults" not in words else []
+    how = ["--secure-file-priv="] if "--validate-config" in words else ["--verbose", "--help"]
+    more = [f"--basedir={base}", *share, *how] if "--print-defaults" not in words else []
     env = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": f"{base}/lib", **environment}
-    done = subprocess.run(
+    return subprocess.run(
         [*as_mysql, str(program), *words, *more],
         env=env,
         cwd=place,
@@ -66,7 +78,6 @@ def asked(program: Path, place: Path, environment: dict[str, str], *words: str) 
         text=True,
         check=False,
     )
-    return done.stdout
 
 
 def generate(dice: random.Random, place: Path) -> None:
@@ -80,7 +91,7 @@ def generate(dice: random.Random, place: Path) -> None:
     for path in files:
         lines = ["[mysqld]"]
         for _ in range(dice.randint(2, 9)):
-            lines.append(dice.choice(LINES).format(n=dice.randint(20, 90)))
+            lines.append(dice.choice(LINES).format(n=dice.randint(20, 90), here=place))
             if dice.random() < 0.3:
                 lines.append(f"[{dice.choice(GROUPS)}]")
         if path.name in ("my.cnf", "extra.cnf"):
@@ -128,8 +139,9 @@ def test_the_words_of_generated_files_are_those_that_the_binary_reads(
         start = Start(
             vendor, start.version, tuple(arguments), environment, built_in=tuple(built_in[1].split())
         )
+    script = f"home={environment.get('HOME', '')}\n{EMIT}{FOLLOW}"
     collected = subprocess.run(
-        ["sh", "-c", EMIT + FOLLOW, "sh", *start.files()], capture_output=True, check=True
+        ["sh", "-c", script, "sh", *start.files()], capture_output=True, check=True
     ).stdout
     found = reading(copies(collected, "here")[0], start)
     words = found.words
@@ -141,12 +153,12 @@ def test_the_words_of_generated_files_are_those_that_the_binary_reads(
     assert " ".join(shown(words).split()) == " ".join(theirs.split())
 
     table = parse_defaults(asked(binary, place, environment, *arguments))
+    if not table:
+        return
+    options, _ = settled(words, start, {})
     for option, default in (("max_connections", "151"), ("slow_query_log", "OFF")):
-        values = [meaning(word, table, by_start=start.takes_starts) for word in words]
-        last = [value for name, value in values if name == option and value is not None]
-        expected = (last or [default])[-1]
-        if option in table:
-            assert table[option] == {"0": "OFF", "1": "ON"}.get(expected, expected)
+        expected = options.get(option, (default, ""))[0]
+        assert table[option] == {"0": "OFF", "1": "ON"}.get(expected, expected)
 
 
 @pytest.mark.parametrize(
@@ -173,3 +185,45 @@ def test_the_spellings_of_an_option(
     after = parse_defaults(asked(binary, place, {}, f"--defaults-file={place}/my.cnf"))
     if expected[0] in table and expected[1] is not None:
         assert after[expected[0]] == expected[1]
+
+
+#: What ends a start, and what does not though it looks so: each asked from the binary.
+FATAL = (
+    ("maximum-max_connections=40", True, True),
+    ("loose-maximum-max_connections=40", False, True),
+    ("maximum-innodb_io_capacity=400", False, False),
+    ("max_connections=1.5M", True, True),
+    ("max_connections", True, True),
+    ("max_connections=", False, True),
+    ("max_connections=-1", True, False),
+    ("loose-no-such", False, False),
+    ("no-such", True, True),
+    ("skip-ansi", True, True),
+    ("transaction-isolation=READ_COMMITTED", True, True),
+    ("max_conn=40", False, True),
+)
+
+
+@pytest.mark.parametrize(("line", "mariadb", "mysql"), FATAL)
+def test_a_line_that_ends_a_start_is_named(
+    program: tuple[str, Path], place: Path, line: str, mariadb: bool, mysql: bool
+) -> None:
+    kind, binary = program
+    vendor = Vendor.MARIADB if kind.startswith("mariadb") else Vendor.MYSQL
+    ends = mariadb if vendor is Vendor.MARIADB else mysql
+    (place / "my.cnf").write_text(f"[mysqld]\n{line}\n")
+    # MySQL's help goes on after an option that it does not know.
+    check = [] if vendor is Vendor.MARIADB else ["--validate-config"]
+    done = answered(binary, place, {}, f"--defaults-file={place}/my.cnf", *check)
+    assert (done.returncode != 0) is ends, done.stderr[-500:]
+    start = Start(vendor, f"{kind.partition('-')[2]}.1", (f"--defaults-file={place}/my.cnf",))
+    words = reading(Copies({f"{place}/my.cnf": f"[mysqld]\n{line}\n".encode()}), start).words
+    assert bool(settled(words, start, {})[1]) is ends
+
+
+def test_every_option_that_the_binary_lists_is_a_known_one(program: tuple[str, Path], place: Path) -> None:
+    kind, binary = program
+    vendor = Vendor.MARIADB if kind.startswith("mariadb") else Vendor.MYSQL
+    own = servers.of(vendor, f"{kind.partition('-')[2]}.1")
+    assert own is not None
+    assert not option_names(asked(binary, place, {}, "--no-defaults")) - options_of(own)

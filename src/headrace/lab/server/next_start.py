@@ -108,7 +108,7 @@ async def next_start(agent: Agent, pid: int, vendor: Vendor, version: str) -> Ne
     copies = await _plain_files(agent, process, start)
     found = reading(copies, start)
     await _must_agree(target, process, start, found)
-    options = frozenset(_option_names(listing))
+    options = frozenset(option_names(listing))
     words = [word for word in found.words if word.line]
     now = await _asked(target, process, start, words, options)
     if process.started_with != process.files and now.values.get("open_files_limit") != process.files[0]:
@@ -211,7 +211,7 @@ def _files_and_groups(listing: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(files[1].split() if files else ()), tuple(groups[1].split() if groups else ())
 
 
-def _option_names(listing: str) -> set[str]:
+def option_names(listing: str) -> set[str]:
     """Of the table of values, and of the list of options."""
     listed = re.findall(r"^  (?:-\w, +)?--([a-z][a-z0-9-]*)(?:[\[= ]|$)", listing, re.MULTILINE)
     return {plain(name) for name in listed if not name.startswith(("skip-getopt", "no-defaults"))} | set(

@@ -21,6 +21,7 @@ COMMAND_LINE = "the command line"
 #: my_default.cc, max_recursion_level.
 MOST_DEPTH = 10
 #: my_getopt.cc, special_opt_prefix: each may stand before any option, also several of them.
+#: The last one is MariaDB's only.
 PREFIXES = ("skip_", "disable_", "enable_", "maximum_", "loose_", "autoset_")
 _OFF, _ON = ("skip_", "disable_"), ("enable_",)
 #: What a server's environment says about its option files.
@@ -64,12 +65,14 @@ class Word:
 class Copies:
     """Files of a host, by path. ``ignored`` ones are there, but every user may write them: a server skips them.
 
-    ``absent`` are folders that files include, and that are not there.
+    ``absent`` are folders that files include, and files of the start, that are not there; ``barred`` are files and
+    folders that the server's user may not read, if that was asked.
     """
 
     files: Mapping[str, bytes]
     ignored: frozenset[str] = frozenset()
     absent: frozenset[str] = frozenset()
+    barred: frozenset[str] = frozenset()
 
     def text(self, path: str) -> str | None:
         if path in self.ignored or path not in self.files:
@@ -106,19 +109,26 @@ class Start:
     @property
     def defaults(self) -> tuple[str, ...]:
         """The arguments about option files, which a server takes only before all others."""
-        found: list[str] = []
+        found: dict[str, str] = {}
         for word in self.arguments:
             # With underscores it is an option like another, and nothing comes of it.
             name = word.removeprefix("--").partition("=")[0]
-            if not word.startswith("--") or name not in (*_FIRST, "no-defaults"):
+            if not word.startswith("--") or name not in (*_FIRST, "no-defaults") or name in found:
                 break
-            found.append(word)
-        return tuple(found)
+            if found and "no-defaults" in (name, *found):
+                break
+            found[name] = word
+        return tuple(found.values())
 
     @property
     def own(self) -> tuple[str, ...]:
         """The other arguments: what they say counts after every file."""
         return self.arguments[len(self.defaults) :]
+
+    @property
+    def is_by_root(self) -> bool:
+        """Whether root starts it, so that it reads its files before it becomes its own user."""
+        return any(word.option == "user" for word in of_arguments(self.own))
 
     @property
     def has_no_files(self) -> bool:
@@ -128,6 +138,11 @@ class Start:
     def takes_starts(self) -> bool:
         """Whether the start of an option's name will do; MySQL ended that with 8.0."""
         return self.vendor is Vendor.MARIADB or self.version.startswith("5.")
+
+    @property
+    def is_later_mysql(self) -> bool:
+        """MySQL after 8.0: it reads some lines in another way, and only 9.7 could be asked how."""
+        return self.vendor is not Vendor.MARIADB and not self.version.startswith(("5.", "8.0."))
 
     def option(self, name: str) -> str:
         """A name as it is written, with underscores; to MariaDB capitals are the same letters."""
@@ -145,7 +160,7 @@ class Start:
             return [path]
         if self.built_in:
             # Without HOME it has no home folder to look in.
-            found = [self._expanded(path) for path in self.built_in]
+            found = [self.expanded(path) for path in self.built_in]
             return [path for path in found if not path.startswith("~")]
         names = ("MARIADB_HOME", "MYSQL_HOME") if self.vendor is Vendor.MARIADB else ("MYSQL_HOME",)
         homes = [self.environment[name] for name in names if self.environment.get(name)][:1]
@@ -153,7 +168,8 @@ class Start:
         own = [f"{self.environment['HOME'].rstrip('/')}/.my.cnf"] if self.environment.get("HOME") else []
         return [*MAIN_FILES, *(f"{home.rstrip('/')}/my.cnf" for home in homes), *extra, *own]
 
-    def _expanded(self, path: str) -> str:
+    def expanded(self, path: str) -> str:
+        """A file below the home folder that is written as ``~/``; a folder is never."""
         home = self.environment.get("HOME", "")
         return f"{home.rstrip('/')}/{path[2:]}" if path.startswith("~/") and home else path
 
@@ -199,7 +215,10 @@ def reading(copies: Copies, start: Start) -> Reading:
     folders: list[str] = []
     read: list[str] = []
     broken: list[str] = []
+    if start.is_by_root:
+        copies = dataclasses.replace(copies, barred=frozenset())
     for path in start.files():
+        broken += _missing(copies, start, path)
         for each in _of_file(copies, start, path, 0, read, broken):
             if isinstance(each, Word):
                 words.append(each)
@@ -209,65 +228,101 @@ def reading(copies: Copies, start: Start) -> Reading:
     return Reading((*words, *own), tuple(folders), tuple(read), tuple(dict.fromkeys(broken)))
 
 
+def _missing(copies: Copies, start: Start, path: str) -> list[str]:
+    """Why a start ends because its arguments name this file."""
+    is_named = path in (start.named("defaults-file"), start.named("defaults-extra-file"))
+    if is_named and path in copies.absent:
+        return [f"{path} (its arguments name it, and it is not there: no start gets past it)"]
+    if path in copies.barred:
+        then = "no start gets past it" if is_named else "a start skips it"
+        return [f"{path} (the server's user may not read it: {then})"]
+    return []
+
+
 def _of_file(
     copies: Copies, start: Start, path: str, depth: int, read: list[str], broken: list[str]
 ) -> Iterator[Word | str]:
     """The words of a file, and the folders that it includes, as text."""
     text = copies.text(path)
-    if text is None or depth > MOST_DEPTH:
+    if text is None or depth > MOST_DEPTH or path in copies.barred:
         return
     read.append(path)
     then = "a start reads no further in this file" if depth else "no start gets past it"
     group: str | None = None
-    for number, whole in _lines(text, start):
+    for number, raw in _lines(text, start):
+        broken += [f"{path}:{number} ({why})" for why in _unknown(raw, start)]
+        whole = raw.partition("\0")[0]
         line = stripped(whole)
+        why = ""
         if line.startswith("!"):
-            is_folder, named = directive(whole)
+            is_folder, named = directive(_without_remark(whole, start))
+            named = named if is_folder else start.expanded(named)
             if is_folder:
                 yield named
-            if why := _why_not(whole, named, copies):
-                broken.append(f"{path}:{number} ({why}: {then})")
-                return
-            for each in copies.inside(named) if is_folder else [named] if named else []:
+            why = _why_not(whole, named, copies, is_folder=is_folder)
+            for each in [] if why else copies.inside(named) if is_folder else [named] if named else []:
                 yield from _of_file(copies, start, each, depth + 1, read, broken)
         elif line.startswith("["):
             group, bracket, _ = line[1:].partition("]")
             group = group.rstrip()
-            if not bracket:
-                broken.append(f"{path}:{number} (a group without its closing bracket: {then})")
-                return
+            why = "" if bracket else "a group without its closing bracket"
         elif line and not line.startswith(("#", ";")):
             if group is None:
                 mark = " after a byte order mark" if line.startswith("\ufeff") else ""
-                broken.append(f"{path}:{number} (a line before the first group{mark}: {then})")
-                return
-            if start.reads(group):
+                why = f"a line before the first group{mark}"
+            elif start.reads(group):
                 name, equals, value = without_comment(line).partition("=")
                 yield Word(
                     path, number, start.option(stripped(name)), _value(value) if equals else None, line
                 )
+        if why:
+            broken.append(f"{path}:{number} ({why}: {then})")
+            return
 
 
-def _why_not(line: str, named: str, copies: Copies) -> str:
+def _unknown(line: str, start: Start) -> Iterator[str]:
+    """What only the release itself knows of a line."""
+    if re.match(r"\s*!\s*include(dir)?\s+~[^/\s]", line):
+        yield "the home folder of another user: what a start reads there is not known"
+    if not start.is_later_mysql:
+        return
+    if "\0" in line:
+        yield "a zero byte: what a start reads of it is not known"
+    if line.lstrip().startswith("!") and not start.version.startswith("9.7."):
+        if "#" in line:
+            yield "whether this release takes the rest of an include for a comment is not known"
+        if not line.endswith("\n"):
+            yield "whether this release reads the last letter of a line without an end is not known"
+
+
+def _without_remark(line: str, start: Start) -> str:
+    """An include as later releases of MySQL take it: without the comment after it, and to its last letter."""
+    return f"{without_comment(line.rstrip(chr(10)))}\n" if start.is_later_mysql else line
+
+
+def _why_not(line: str, named: str, copies: Copies, *, is_folder: bool) -> str:
     """Why a server stops at an include; empty where it does not."""
     if match := _EMPTY_INCLUDE.match(line):
         return f"!{match[1]} of nothing"
-    return f"it includes {named}, which is not there" if named in copies.absent else ""
+    if is_folder and named in copies.absent:
+        return f"it includes {named}, which is not there"
+    is_barred = is_folder and named in copies.barred
+    return f"it includes {named}, which the server's user may not read" if is_barred else ""
 
 
 def _lines(text: str, start: Start) -> Iterator[tuple[int, str]]:
-    """The lines with their numbers, as a server takes them: up to a NUL."""
+    """The lines with their numbers, as a server takes them."""
     whole = text.split("\n")
     for number, line in enumerate(whole, 1):
         # Only the last one has no end.
         line += "\n" if number < len(whole) else ""
         if start.vendor is not Vendor.MARIADB or len(line) * 4 <= _MOST_LINE:
-            yield number, line.partition("\0")[0]
+            yield number, line
             continue
         content = line.encode("utf-8", "surrogateescape")
         for at in range(0, len(content), _MOST_LINE):
             part = content[at : at + _MOST_LINE].decode("utf-8", "surrogateescape")
-            yield number, part.partition("\0")[0]
+            yield number, part
 
 
 def stripped(text: str) -> str:
@@ -351,8 +406,8 @@ def _of_letters(word: str, rest: list[str]) -> Iterator[Word]:
 
 
 def spelled_out(word: Word) -> list[Word]:
-    """The options that a word stands for: ``ansi`` sets two others."""
-    if word.option != "ansi":
+    """The options that a word stands for: ``ansi`` sets two others, and so does ``loose-ansi``."""
+    if word.option.removeprefix("loose_").removeprefix("enable_") != "ansi":
         return [word]
     return [dataclasses.replace(word, option=option, value=value) for option, value in _ANSI]
 
@@ -368,22 +423,34 @@ def meaning(word: Word, known: Collection[str], *, by_start: bool = True) -> tup
     ``known`` are the names of the server's options, of which the start is enough with ``by_start``. A word that
     fits none of them keeps its name.
     """
-    name, value = word.option, word.value
-    # Of several prefixes the one next to the name counts: skip-loose-x leaves x on.
-    last = ""
-    while True:
-        found = _full(name, known, by_start=by_start)
-        if found or not (prefix := next((p for p in PREFIXES if name.startswith(p)), "")):
-            break
-        last = prefix
-        name = name.removeprefix(prefix)
+    name, _, prefixes = unwrapped(word, known, by_start=by_start)
+    value = word.value
+    last = prefixes[-1] if prefixes else ""
     if last == "maximum_":
-        return found or name, None
+        return name, None
     if last in _OFF:
-        return found or name, "ON" if value == "0" else "OFF"
+        return name, "ON" if value == "0" else "OFF"
     if last in _ON:
-        return found or name, "OFF" if value == "0" else "ON"
-    return found or name, "ON" if value is None else value
+        return name, "OFF" if value == "0" else "ON"
+    return name, "ON" if value is None else value
+
+
+def unwrapped(
+    word: Word, known: Collection[str], *, by_start: bool, vendor: Vendor | None = None
+) -> tuple[str, bool, tuple[str, ...]]:
+    """The option that a word is about, whether it is a known one, and the prefixes before it.
+
+    Of several prefixes the one next to the name counts: skip-loose-x leaves x on.
+    """
+    name = word.option
+    prefixes: list[str] = []
+    while not (found := _full(name, known, by_start=by_start)):
+        taken = PREFIXES if vendor is not Vendor.MYSQL else PREFIXES[:-1]
+        if not (prefix := next((each for each in taken if name.startswith(each)), "")):
+            break
+        prefixes.append(prefix)
+        name = name.removeprefix(prefix)
+    return found or name, bool(found), tuple(prefixes)
 
 
 #: Options that no variable has, and that begin others' names: `mysqld --verbose --help`.

@@ -15,8 +15,10 @@ from headrace.lab.server.option_files import ENVIRONMENT, Copies, directive
 MOST_BYTES, MOST_FILES = 262_144, 300
 #: Marks a file that is there and was not read.
 UNREADABLE = "unreadable:"
-#: Marks a folder that is named and not there.
+#: Marks a folder, or a file of the arguments, that is named and not there.
 ABSENT = "absent:"
+#: Marks a file or folder that the server's own user may not read.
+BARRED = "barred:"
 
 #: Prints size, mode, path and content of a file; ``mask`` one that hides those of its name in lower folders.
 EMIT = f"""
@@ -29,31 +31,41 @@ emit() {{
 }}
 mask() {{ [ -L "$1" ] && [ "$(readlink -f "$1")" = /dev/null ] && printf '0 644 %s\n' "$1"; }}
 """
-#: The option files that the arguments name, and those that they name: without the last letter, where a last line
-#: has no end, because a server takes that letter for it. ``t cut`` forgets that cut: it is no directive found.
+#: The option files that the arguments name, and those that they name: also without the last letter, where a last
+#: line has no end, because most servers take that letter for it. ``t cut`` forgets that cut: it is no directive.
+#: ``as_user`` runs a command as the server's user and ``home`` is its folder, where a caller has set them.
 FOLLOW = """
 IFS='
 '
-named() { cut=; [ "$(tail -c 1 "$2")" ] && cut='$s/.$//
+named() { follow "$1" "$2" ""; echo; [ "$(tail -c 1 "$2")" ] && follow "$1" "$2" '$s/.$//
 t cut
 : cut
-'
+'; :; }
+follow() { cut=$3
 sed -n "${cut}s/^[[:space:]]*![[:space:]]*$1[[:space:]]\\{1,\\}//; t named
 d
 : named
 s/[[:space:]]*\\$//p" "$2"; }
+both() { while IFS= read -r line || [ "$line" ]; do
+  printf '%s\n' "$line"
+  case "$line" in *"#"*) line=${line%%#*}; printf '%s\n' "${line%"${line##*[![:space:]]}"}";; esac
+done; }
+barred() { [ -z "$uid" ] || as_user test -r "$1" -a "$2" "$1" || printf '0 0 barred:%s\n' "$1"; }
+for file in "$@"; do [ -f "$file" ] || printf '0 0 absent:%s\n' "$file"; done
 todo="$*"; seen=
 while [ "$todo" ]; do
   next=
   set -f; set -- $todo; set +f
   for file in "$@"; do
+    case "$home$file" in /*"~/"*) file=$home${file#"~"};; esac
     case "$IFS$seen$IFS" in *"$IFS$file$IFS"*) continue;; esac
     seen="$seen$IFS$file"; emit "$file" || continue
-    next="$next$IFS$(named include "$file")"
-    set -f; folders=$(named includedir "$file")
+    barred "$file" -r
+    next="$next$IFS$(named include "$file" | both)"
+    set -f; folders=$(named includedir "$file" | both)
     for folder in $folders; do
       set +f
-      [ -d "$folder" ] || printf '0 0 absent:%s\n' "$folder"
+      if [ -d "$folder" ]; then barred "$folder" -x; else printf '0 0 absent:%s\n' "$folder"; fi
       for each in "${folder%/}"/*.cnf "${folder%/}"/.*.cnf "${folder%/}"/.cnf; do next="$next$IFS$each"; done
     done
     set +f
@@ -170,6 +182,7 @@ async def files_of(agent: Agent, process: Process, paths: Sequence[str]) -> tupl
     unreadable: list[str] = []
     asked: set[str] = set()
     todo = list(paths)
+    home = process.environment.get("HOME", "")
     while todo and len(asked) < MOST_FILES:
         asked |= set(todo)
         found: list[str] = []
@@ -179,18 +192,33 @@ async def files_of(agent: Agent, process: Process, paths: Sequence[str]) -> tupl
             elif seen.content is not None:
                 files[path] = seen.content
                 ignored |= {path} if seen.mode & 0o002 else set()
-                found += included(seen.content)
+                found += [_below(home, each) for each in included(seen.content)]
             elif seen.refused:
                 unreadable.append(f"{path} ({seen.refused})")
         todo = [path for path in dict.fromkeys(found) if path not in asked]
     return Copies(files, frozenset(ignored)), unreadable
 
 
+def _below(home: str, path: str) -> str:
+    return f"{home.rstrip('/')}/{path[2:]}" if home and path.startswith("~/") else path
+
+
 def included(content: bytes) -> list[str]:
-    """What an option file includes: files and folders, as absolute paths."""
+    """What an option file includes: files and folders, as absolute paths or below ``~/``."""
     lines = content.decode("utf-8", "surrogateescape").splitlines(keepends=True)
-    found = [directive(line)[1] for line in lines if line.lstrip().startswith("!")]
-    return [path for path in dict.fromkeys(found) if path.startswith("/")]
+    # Some servers take what follows a # for a comment, or all letters of a last line: both names are brought.
+    both = [each for line in lines for each in _ways(line) if line.lstrip().startswith("!")]
+    found = [directive(line) for line in both]
+    named = [path for is_folder, path in found if path.startswith("/" if is_folder else ("/", "~/"))]
+    return list(dict.fromkeys(named))
+
+
+def _ways(line: str) -> Iterator[str]:
+    yield line
+    if not line.endswith("\n"):
+        yield f"{line}\n"
+    if "#" in line:
+        yield f"{line.partition('#')[0]}\n"
 
 
 def copies(output: bytes, place: str) -> tuple[Copies, list[str]]:
@@ -198,16 +226,19 @@ def copies(output: bytes, place: str) -> tuple[Copies, list[str]]:
     files: dict[str, bytes] = {}
     ignored: set[str] = set()
     absent: set[str] = set()
+    barred: set[str] = set()
     unreadable: list[str] = []
     for mode, path, content in _parsed(output, place):
         if path.startswith(UNREADABLE):
             unreadable.append(path.removeprefix(UNREADABLE))
         elif path.startswith(ABSENT):
             absent.add(path.removeprefix(ABSENT).rstrip("/") or "/")
+        elif path.startswith(BARRED):
+            barred.add(path.removeprefix(BARRED).rstrip("/") or "/")
         else:
             files[path] = content
             ignored |= {path} if int(mode, 8) & 0o002 else set()
-    return Copies(files, frozenset(ignored), frozenset(absent)), unreadable
+    return Copies(files, frozenset(ignored), frozenset(absent), frozenset(barred)), unreadable
 
 
 def _parsed(output: bytes, place: str) -> Iterator[tuple[str, str, bytes]]:
