@@ -136,7 +136,7 @@ def _unknown(word: Word, name: str, own: ServerList, *, by_start: bool) -> str:
         return f"{name} may be several options"
     # Anything may stand there.
     name = name if len(name) < 65 else f"{name[:60]}..."
-    return f"{name} is no option that {own.name} lists: a start ends there, unless a plugin brings it"
+    return f"{name} is not an option that {own.name} lists: a start ends there, unless a plugin brings it"
 
 
 def _limited(word: Word, name: str, listed: Listed | None, own: ServerList, *, is_loose: bool) -> Made:
@@ -145,7 +145,7 @@ def _limited(word: Word, name: str, listed: Listed | None, own: ServerList, *, i
     if listed is not None and listed.kind == "switch" and not (is_plugins and listed.is_variable):
         return Made(name, None, f"{name} is a switch and has no maximum: a start may end there")
     if listed is not None and listed.kind == "number" and own.vendor is Vendor.MARIADB:
-        return Made(name, None, f"{name} is no whole number and has no maximum: no start gets past it")
+        return Made(name, None, f"{name} takes fractions and has no maximum: no start gets past it")
     if listed is None or listed.is_of_sessions or name in _LIMITED:
         lowers = own.vendor is Vendor.MYSQL and not own.version.startswith(("5.", "8.0."))
         return Made(name, None, most=word.value if lowers else None)
@@ -161,7 +161,7 @@ def _switched(word: Word, name: str, prefix: str, listed: Listed | None) -> Made
     if name == "ansi":
         return Made(name, None, "ansi takes no skip, disable or enable: no start gets past it")
     if name in _NO_SKIP or (name in _LOCALES and listed is not None and listed.kind != "switch"):
-        return Made(name, None, f"{name} is no switch: a start may end there")
+        return Made(name, None, f"{name} is not a switch: a start may end there")
     is_on = (prefix == "enable_") != (word.value == "0")
     return Made(name, "ON" if is_on else "OFF")
 
