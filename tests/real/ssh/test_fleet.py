@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests import commands as command_line
 from tests.commands import started
 from tests.database_fleet import PROGRAMS, Databases, databases
 from tests.fleet import wait_for
@@ -46,11 +47,10 @@ def start(found: Databases, verb: str, *arguments: str, state: Path) -> subproce
 
 
 def headrace(found: Databases, verb: str, *arguments: str, state: Path, code: int = 0) -> str:
-    process = start(found, verb, *arguments, state=state)
-    out, err = process.communicate(timeout=240)
-    assert process.returncode == code, (out, err)
-    assert "Traceback" not in err
-    return out
+    env = {**found.hosts.env, "XDG_STATE_HOME": str(state)}
+    done = command_line.headrace("fleet", verb, "--fleet", found.toml, *arguments, env=env)
+    assert done.returncode == code, (done.stdout, done.stderr)
+    return done.stdout
 
 
 def drift(found: Databases, *arguments: str, state: Path, code: int = 0) -> dict[str, Any]:

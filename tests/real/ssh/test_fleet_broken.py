@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests import commands
 from tests.saved_fleet import BROKEN, Saved, name, saved_fleet
 from tests.sshd import running_sshd, user
 
@@ -35,11 +36,9 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Saved]:
 
 
 def headrace(saved: Saved, state: Path, verb: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "headrace", "fleet", verb, "--fleet", str(saved.fleet), "--timeout", "4s"]
-    env = {**os.environ, "XDG_STATE_HOME": str(state), "COLUMNS": "160", "NO_COLOR": "1"}
-    return subprocess.run(
-        [*argv, *arguments], env=env, capture_output=True, text=True, check=False, timeout=240
-    )
+    words = ["fleet", verb, "--fleet", str(saved.fleet), "--timeout", "4s", *arguments]
+    env = {"XDG_STATE_HOME": str(state), "COLUMNS": "160", "NO_COLOR": "1"}
+    return commands.headrace(*words, env=env)
 
 
 def test_every_broken_host_has_its_state_and_reason(saved: Saved, tmp_path: Path) -> None:
