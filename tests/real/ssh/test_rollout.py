@@ -11,7 +11,7 @@ import random
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -84,17 +84,25 @@ def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         running.sql("db1", "CREATE DATABASE shop", *tables, *rows)
         last = f"SELECT c FROM shop.t{TABLES - 1}"
         until(lambda: all(value(running, name, last) == "1" for name in REPLICAS), pause_s=0.1)
-        with load(running, "db2"):
+        # Four connections that rest a millisecond keep a CPU busy. Beside other tests no verdict depends on what
+        # a table costs to open: longer rests leave the CPU to them, and with more connections a busy machine does
+        # not make the host idle.
+        is_beside = not any(
+            item.path == request.path and item.get_closest_marker("alone") for item in request.session.items
+        )
+        with load(running, "db2", *((12, 0.03) if is_beside else (4, 0.001))):
             yield running
 
 
-def load(found: Databases, name: str) -> contextlib.AbstractContextManager[None]:
+def load(
+    found: Databases, name: str, connections: int, rest_s: float
+) -> contextlib.AbstractContextManager[None]:
     operations = [
-        {"name": f"t{n}", "statements": [{"sql": f"SELECT c, SLEEP(0.001) FROM t{n} WHERE id = 1"}]}
+        {"name": f"t{n}", "statements": [{"sql": f"SELECT c, SLEEP({rest_s}) FROM t{n} WHERE id = 1"}]}
         for n in range(TABLES)
     ]
     workload = {"kind": "sql", "prepared": False, "operations": operations}
-    spec = {"workload": workload, "connections": 4, "seconds": 1200.0}
+    spec = {"workload": workload, "connections": connections, "seconds": 1200.0}
     return load_by(str(found.hosts.own_disk(found.host(name)) / "s"), spec)
 
 
@@ -133,6 +141,8 @@ class Rollouts:
         return started("rollout", verb, *arguments, env=self.env)
 
     def run(self, verb: str, *arguments: str, code: int = 0) -> str:
+        if verb not in ("plan", "go", "dry"):
+            return self._here(verb, arguments, code)
         process = self.start(verb, *arguments)
         out, err = process.communicate(timeout=240)
         assert process.returncode == code, (out, err)
@@ -140,9 +150,12 @@ class Rollouts:
         return out
 
     def here(self, verb: str, *arguments: str) -> str:
+        return self._here(verb, arguments, 0)
+
+    def _here(self, verb: str, arguments: Sequence[str], code: int) -> str:
         """In this process: most of the time of a short command is the start of another one."""
         done = headrace("rollout", verb, *arguments, env=self.env)
-        assert done.returncode == 0, (done.stdout, done.stderr)
+        assert done.returncode == code, (done.stdout, done.stderr)
         return done.stdout
 
     def plan(self, *settings: str, is_here: bool = True) -> str:

@@ -111,7 +111,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Databases]:
 def load(found: Databases, name: str) -> contextlib.AbstractContextManager[None]:
     # Long enough that a busy machine is a small part of it: else the judge needs more blocks. So many at a time
     # that a block of few samples still has queries enough not to be taken for idle.
-    operation = {"name": "own", "statements": [{"sql": "SELECT SLEEP(0.02)"}]}
+    operation = {"name": "own", "statements": [{"sql": "SELECT SLEEP(0.04)"}]}
     workload = {"kind": "sql", "prepared": False, "operations": [operation]}
     spec = {"workload": workload, "connections": 16, "seconds": 1200.0}
     return load_by(str(found.hosts.own_disk(found.host(name)) / "s"), spec)
