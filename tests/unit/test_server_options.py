@@ -224,3 +224,13 @@ def test_the_last_line_of_a_file_is_followed_as_the_server_does(
     # A file is read to its last letter: that has no include.
     assert b"port=3308" in told
     assert set(re.findall(b"absent:.*", told)) == (set() if end else {f"absent:{tmp_path}/conf.".encode()})
+
+
+def test_a_file_of_the_kernel_that_an_option_file_includes_is_named_and_not_opened(tmp_path: Path) -> None:
+    """/proc/kmsg is a plain file by its type, and its reader waits for the next message."""
+    (tmp_path / "my.cnf").write_text("[mysqld]\n!include /proc/kmsg\n!include /proc/self/status\nport=1\n")
+    words = ["sh", "-c", EMIT + FOLLOW, "sh", str(tmp_path / "my.cnf")]
+    told = subprocess.run(words, capture_output=True, check=True, timeout=30).stdout
+    found, unreadable = copies(told, "here")
+    assert unreadable == ["/proc/kmsg", "/proc/self/status"]
+    assert list(found.files) == [str(tmp_path / "my.cnf")]

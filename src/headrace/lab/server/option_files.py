@@ -115,7 +115,8 @@ class Start:
             name = word.removeprefix("--").partition("=")[0]
             if not word.startswith("--") or name not in (*_FIRST, "no-defaults") or name in found:
                 break
-            if found and "no-defaults" in (name, *found):
+            # MySQL takes others after it.
+            if self.vendor is Vendor.MARIADB and found and "no-defaults" in (name, *found):
                 break
             found[name] = word
         return tuple(found.values())

@@ -33,6 +33,7 @@ mask() {{ [ -L "$1" ] && [ "$(readlink -f "$1")" = /dev/null ] && printf '0 644 
 """
 #: The option files that the arguments name, and those that they name: also without the last letter, where a last
 #: line has no end, because most servers take that letter for it. ``t cut`` forgets that cut: it is no directive.
+#: Files of the kernel look like others, and some wait for whoever writes to them: they are not opened.
 #: ``as_user`` runs a command as the server's user and ``home`` is its folder, where a caller has set them.
 FOLLOW = """
 IFS='
@@ -50,6 +51,10 @@ both() { while IFS= read -r line || [ "$line" ]; do
   printf '%s\n' "$line"
   case "$line" in *"#"*) line=${line%%#*}; printf '%s\n' "${line%"${line##*[![:space:]]}"}";; esac
 done; }
+is_of_kernel() {
+  [ -f "$1" ] || return 1
+  case "$(readlink -f "$1")" in /proc/*|/sys/*) printf '0 0 unreadable:%s\n' "$1";; *) return 1;; esac
+}
 barred() { [ -z "$uid" ] || as_user test -r "$1" -a "$2" "$1" || printf '0 0 barred:%s\n' "$1"; }
 for file in "$@"; do [ -f "$file" ] || printf '0 0 absent:%s\n' "$file"; done
 todo="$*"; seen=
@@ -59,7 +64,8 @@ while [ "$todo" ]; do
   for file in "$@"; do
     case "$home$file" in /*"~/"*) file=$home${file#"~"};; esac
     case "$IFS$seen$IFS" in *"$IFS$file$IFS"*) continue;; esac
-    seen="$seen$IFS$file"; emit "$file" || continue
+    seen="$seen$IFS$file"; is_of_kernel "$file" && continue
+    emit "$file" || continue
     barred "$file" -r
     next="$next$IFS$(named include "$file" | both)"
     set -f; folders=$(named includedir "$file" | both)
