@@ -35,6 +35,11 @@ NAME = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(,[A-Za-z][A-Za-z0-9_+-]*)*")
 MOST_NAMES = 16
 BITS = [1 << bit for bit in range(33)]
 BEYOND = {"low": ("-9223372036854775808", "-1e30"), "high": ("18446744073709551615", "1e30")}
+#: What MariaDB says of an option that is there for old files only; and words of the program that may be options.
+IGNORED = re.compile(r"'([\w-]+)' (?:was removed|is MySQL [\w./ ]+compatible option)")
+WORD = re.compile(rb"(?<=\0)[a-z][a-z0-9]+(?:[-_][a-z0-9]+)+(?=\0)")
+#: Arguments of one start.
+MOST_ARGUMENTS = 200
 READ_ONLY, ONLY_SESSION = 1238, 1228
 DEPRECATED = 1287
 #: The option of a variable that has another name; each is proved by a start with it, see ``_renamed``.
@@ -102,6 +107,17 @@ class Program:
             None if done.returncode or "variable" not in done.stdout.lower() else (done.stdout, done.stderr)
         )
 
+    def ignored(self, names: Sequence[str]) -> set[str]:
+        """Those that MariaDB takes and does nothing with, as it says: of older releases, and of MySQL."""
+        argv = [*self.argv, *(f"--loose-{name.replace('_', '-')}=1" for name in names), "--verbose", "--help"]
+        done = subprocess.run(
+            argv, capture_output=True, text=True, errors="replace", cwd="/var/tmp", check=False
+        )
+        if done.returncode and len(names) > 1:
+            half = len(names) // 2
+            return self.ignored(names[:half]) | self.ignored(names[half:])
+        return {name.replace("-", "_") for name in IGNORED.findall(done.stderr)}
+
     def ask(self, values: Mapping[str, str]) -> dict[str, str]:
         """Variable -> what the program makes of this value; without those that it refuses to start with."""
         if not values:
@@ -153,11 +169,33 @@ def write(kind: str, program: Program) -> None:
         rows[name] |= {"option": name.replace("_", "-"), "dynamic": False}
     _ends(program, {n: r for n, r in rows.items() if r.get("variable") is False and r["kind"] == "integer"})
     _renamed(kind, program, rows)
-    lines = [f"{json.dumps(name)}: {json.dumps(_short(rows[name]))}" for name in sorted(rows)]
-    head = json.dumps({"vendor": kind.partition("-")[0], "version": version.split("-")[0], "build": version})
-    text = '{"server": ' + head + ',\n"variables": {\n' + ",\n".join(lines) + "\n}}\n"
-    (PLACE / f"{kind}.json").write_text(text, encoding="utf-8")
+    head = {"vendor": kind.partition("-")[0], "version": version.split("-")[0], "build": version}
+    ignored = _ignored(program, {row["option"] for row in rows.values() if row.get("option")})
+    _save(kind, head, ignored, [f"{json.dumps(n)}: {json.dumps(_short(rows[n]))}" for n in sorted(rows)])
     _tell(f"{kind}: {version}: {len(rows)} variables and options")
+
+
+def _save(kind: str, head: Mapping[str, str], ignored: Sequence[str], lines: Sequence[str]) -> None:
+    text = '{"server": ' + json.dumps(head) + ',\n"ignored": ' + json.dumps(ignored)
+    text += ',\n"variables": {\n' + ",\n".join(lines) + "\n}}\n"
+    (PLACE / f"{kind}.json").write_text(text, encoding="utf-8")
+
+
+def _ignored(program: Program, options: set[str]) -> list[str]:
+    """MySQL has none: what it does not know, it does not start with."""
+    if not program.kind.startswith("mariadb"):
+        return []
+    words = set[str]()
+    for word in WORD.findall(program.path.read_bytes()):
+        # A linker keeps a word that is the end of another one only there.
+        parts = word.decode().replace("-", "_").split("_")
+        words |= {"_".join(parts[start:]) for start in range(len(parts))}
+    known = {option.replace("-", "_") for option in options}
+    asked = sorted(word for word in words if word and not any(each.startswith(word) for each in known))
+    found: set[str] = set()
+    for start in range(0, len(asked), MOST_ARGUMENTS):
+        found |= program.ignored(asked[start : start + MOST_ARGUMENTS])
+    return sorted(found)
 
 
 @contextlib.contextmanager

@@ -96,10 +96,15 @@ def test_the_candidate_is_named_with_the_plan(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_statement_that_needs_a_table_twice_has_both_uses(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "SELECT `id` FROM `orders` WHERE `customer` = ? AND `code` = ?"
-    text += " UNION SELECT `id` FROM `orders` WHERE `customer` = ?"
-    found = only(named(monkeypatch, watched(text))[0])
+    found = only(
+        named(monkeypatch, watched(f"{text} UNION SELECT `id` FROM `orders` WHERE `customer` = ?"))[0]
+    )
     assert found.indexes == ("shop.orders(customer,code)",)
-    assert found.uses == ("find rows by customer, code, or to find rows by customer",)
+    # Who finds rows by both finds them by the first one.
+    assert found.uses == ("find rows by customer, code",)
+    text = f"( {text} ) UNION ( SELECT `id` FROM `orders` WHERE `customer` = ? ORDER BY `code` LIMIT ? )"
+    (use,) = only(named(monkeypatch, watched(text))[0]).uses
+    assert use == "find rows by customer and spare the sort by code, or to find rows by customer, code"
 
 
 @pytest.mark.parametrize(

@@ -302,6 +302,7 @@ def test_a_build_that_was_lost_waits_for_the_transactions_that_ended_it(
             if statement.startswith("ALTER"):
                 self.builds += 1
                 if self.builds == 1:
+                    clock[0] += 312.0
                     raise StatementFailed(1205, "Lock wait timeout exceeded", "here")
                 return []
             if "innodb_trx" not in statement:
@@ -310,11 +311,12 @@ def test_a_build_that_was_lost_waits_for_the_transactions_that_ended_it(
             # What the session began since does not count.
             return [(7, 340 + self.asked)] if self.asked < 4 else [(7, 0)]
 
+    clock = [0.0]
     session, said, again = Held(), list[str](), list[int]()
     monkeypatch.setattr(applied, "LOCK_WAIT_S", 0)
     monkeypatch.setattr("headrace.indexes.applied.time.sleep", lambda _: None)
-    monkeypatch.setattr(applied, "_worked_s", lambda _: 312.0)
+    monkeypatch.setattr("headrace.indexes.applied.time.monotonic", lambda: clock[0])
     applied.patiently(session, "ALTER TABLE t ADD INDEX k (a)", said.append, 5, lambda: again.append(1))  # type: ignore[arg-type]
     assert said[0].endswith("beginning again in 5 s; 312 s of work are lost")
-    assert said[1] == "waiting until 1 open transaction ended: session 7 (for 341 s)"
+    assert said[1] == "waiting for 1 open transaction to end: session 7 (for 341 s)"
     assert (session.builds, session.asked, again) == (2, 4, [1])

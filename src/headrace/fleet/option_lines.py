@@ -119,6 +119,8 @@ def made_of(word: Word, known: Collection[str], own: ServerList, *, by_start: bo
         return Made(name, None, "it counts only before all other arguments: no start gets past it")
     if not is_found:
         return Made(name, word.value, "" if is_loose else _unknown(word, name, own, by_start=by_start))
+    if name in own.ignored:
+        return Made(name, None)
     if last == "maximum_":
         return _limited(word, name, listed, own, is_loose=is_loose)
     if last == "autoset_":
@@ -272,4 +274,4 @@ _ALONE = frozenset(
 def options_of(own: ServerList) -> frozenset[str]:
     """The names that may stand in an option file of this server, with underscores."""
     named = {each.option.replace("-", "_") for each in own.variables.values() if each.option}
-    return frozenset(named | _UNLISTED)
+    return frozenset(named | _UNLISTED | own.ignored)

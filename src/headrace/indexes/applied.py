@@ -326,22 +326,16 @@ def patiently(
                     place=session.name,
                     hint="a long transaction holds its metadata lock: run the same command when it has ended",
                 ) from error
+            lost_s = time.monotonic() - began_s - LOCK_WAIT_S
+            is_lost = lost_s > LOCK_WAIT_S
             tell(
                 f"others hold the table: gave way after {LOCK_WAIT_S} s, beginning again in {pause_s:g} s"
-                + (
-                    f"; {lost_s:.0f} s of work are lost"
-                    if (lost_s := _worked_s(began_s)) > LOCK_WAIT_S
-                    else ""
-                )
+                + (f"; {lost_s:.0f} s of work are lost" if is_lost else "")
             )
             time.sleep(pause_s)
-            if lost_s > LOCK_WAIT_S:
+            if is_lost:
                 _wait_for(session, open_transactions(session), tell)
             again()
-
-
-def _worked_s(began_s: float) -> float:
-    return time.monotonic() - began_s - LOCK_WAIT_S
 
 
 def _wait_for(session: Session, held: Sequence[tuple[int, int]], tell: Callable[[str], None]) -> None:
@@ -349,7 +343,7 @@ def _wait_for(session: Session, held: Sequence[tuple[int, int]], tell: Callable[
     if not held:
         return
     named = ", ".join(f"session {number} (for {seconds} s)" for number, seconds in held[:5])
-    tell(f"waiting until {counted(len(held), 'open transaction')} ended: {named}")
+    tell(f"waiting for {counted(len(held), 'open transaction')} to end: {named}")
     started = time.monotonic()
     while (waited := time.monotonic() - started) < MOST_HELD_S:
         now = dict(open_transactions(session))

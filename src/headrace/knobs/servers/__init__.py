@@ -53,11 +53,14 @@ class Listed:
 
 @dataclass(frozen=True)
 class ServerList:
-    """All variables and options of the server that the file was made from, by name with underscores."""
+    """All variables and options of the server that the file was made from, by name with underscores. ``ignored``
+    are options of older releases, and of MySQL, that it takes and does nothing with.
+    """
 
     vendor: Vendor
     version: str
     variables: Mapping[str, Listed]
+    ignored: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
@@ -109,7 +112,7 @@ def _read(path: Path) -> ServerList:
     content = json.loads(path.read_text(encoding="utf-8"))
     head = content["server"]
     found = {name: _listed(row) for name, row in content["variables"].items()}
-    return ServerList(Vendor(head["vendor"]), head["version"], found)
+    return ServerList(Vendor(head["vendor"]), head["version"], found, frozenset(content["ignored"]))
 
 
 def _listed(row: Mapping[str, Any]) -> Listed:
