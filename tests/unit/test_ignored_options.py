@@ -31,5 +31,33 @@ def test_what_mariadb_ignores_ends_no_start(release: str, option: str, is_taken:
     assert made.value is None or not is_taken
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "mariadb_starts", "mysql_starts"),
+    [
+        ("loose_thread_cache_size", "-1", True, True),
+        ("loose_binlog_format", "bogus", True, False),
+        ("loose_sort_buffer_size", "abc", True, False),
+        ("loose_event_scheduler", "9", True, False),
+        ("loose_maximum_long_query_time", "3", True, None),
+        ("loose_back_log", None, False, False),
+        ("loose_character_set_server", "zz", False, False),
+        ("binlog_format", "bogus", False, False),
+        ("thread_cache_size", "-1", False, True),
+    ],
+)
+def test_a_loose_option_with_a_wrong_value(
+    option: str, value: str | None, mariadb_starts: bool, mysql_starts: bool | None
+) -> None:
+    """As MariaDB 10.11.19 and MySQL 8.0.31 started, or did not, with each in an option file of its own."""
+    for vendor, release, starts in (
+        (Vendor.MARIADB, "10.11", mariadb_starts),
+        (Vendor.MYSQL, "8.0", mysql_starts),
+    ):
+        own = servers.of(vendor, release)
+        assert own
+        made = made_of(Word("my.cnf", 3, option, value), options_of(own), own, by_start=True)
+        assert starts is None or (not made.trouble) is starts, (vendor, made)
+
+
 def test_mysql_ignores_none() -> None:
     assert [each.name for each in servers.lists() if each.vendor is Vendor.MYSQL and each.ignored] == []

@@ -130,7 +130,10 @@ def made_of(word: Word, known: Collection[str], own: ServerList, *, by_start: bo
         return _switched(word, name, last, listed)
     if listed is None or (not listed.option and name not in _UNLISTED):
         return Made(name, "ON" if word.value is None else word.value)
-    return _valued(word, name, listed, own)
+    made = _valued(word, name, listed, own)
+    # A value that is not taken is an error in its log then, and it goes on with the one before.
+    is_skipped = is_loose and own.vendor is Vendor.MARIADB and word.value is not None and name not in _LOCALES
+    return Made(name, None) if made.trouble and is_skipped else made
 
 
 def _unknown(word: Word, name: str, own: ServerList, *, by_start: bool) -> str:
@@ -144,6 +147,9 @@ def _unknown(word: Word, name: str, own: ServerList, *, by_start: bool) -> str:
 def _limited(word: Word, name: str, listed: Listed | None, own: ServerList, *, is_loose: bool) -> Made:
     """``maximum-x``: the limit of a session's own value; a plugin's variable of all is set itself."""
     is_plugins = name.startswith(_PLUGINS)
+    has_none = listed is not None and listed.kind in ("switch", "number")
+    if has_none and is_loose and own.vendor is Vendor.MARIADB and not is_plugins:
+        return Made(name, None)
     if listed is not None and listed.kind == "switch" and not (is_plugins and listed.is_variable):
         return Made(name, None, f"{name} is a switch and has no maximum: a start may end there")
     if listed is not None and listed.kind == "number" and own.vendor is Vendor.MARIADB:
