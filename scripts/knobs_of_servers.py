@@ -38,6 +38,24 @@ BEYOND = {"low": ("-9223372036854775808", "-1e30"), "high": ("184467440737095516
 #: What MariaDB says of an option that is there for old files only; and words of the program that may be options.
 IGNORED = re.compile(r"'([\w-]+)' (?:was removed|is MySQL [\w./ ]+compatible option)")
 WORD = re.compile(rb"(?<=\0)[a-z][a-z0-9]+(?:[-_][a-z0-9]+)+(?=\0)")
+#: Options without a default, so that a list of defaults has none of them, and some that no list names. Each
+#: program is asked which of them it knows.
+WITHOUT_DEFAULT = (
+    "ansi", "aria_recover_options", "binlog_do_db", "binlog_ignore_db", "binlog_row_value_options",
+    "bootstrap", "core_file", "debug_exit_info", "default_regex_flags", "disabled_storage_engines",
+    "early_plugin_load", "exit_info", "external_locking", "feedback_user_info", "gtid_pos_auto_engines",
+    "ignore_db_dirs", "init_connect", "init_file", "init_replica", "init_slave", "innodb",
+    "keyring_migration_password", "language", "log_error", "log_error_suppression_list", "log_isam",
+    "log_slow_verbosity", "mandatory_roles", "ndb_recv_thread_cpu_mask", "new_mode", "optimizer_trace",
+    "performance_schema_instrument", "performance_schema_logger", "performance_schema_meter",
+    "persist_only_admin_x509_subject", "plugin_load", "plugin_load_add", "proxy_protocol_networks",
+    "redirect_url", "replica_type_conversions", "replicate_do_db", "replicate_do_table",
+    "replicate_ignore_db", "replicate_ignore_table", "replicate_rewrite_db", "replicate_wild_do_table",
+    "replicate_wild_ignore_table", "safe_mode", "skip_host_cache", "skip_new", "skip_stack_trace",
+    "slave_type_conversions", "symbolic_links", "user", "version", "version_with_update",
+    "wsrep_allowlist", "wsrep_cluster_address", "wsrep_dbug_option", "wsrep_mode", "wsrep_node_address",
+    "wsrep_notify_cmd", "wsrep_provider_options", "wsrep_sst_donor", "wsrep_status_file",
+)  # fmt: skip
 #: Arguments of one start.
 MOST_ARGUMENTS = 200
 READ_ONLY, ONLY_SESSION = 1238, 1228
@@ -118,6 +136,26 @@ class Program:
             return self.ignored(names[:half]) | self.ignored(names[half:])
         return {name.replace("-", "_") for name in IGNORED.findall(done.stderr)}
 
+    def knows(self, option: str) -> bool:
+        """Whether it has this option, with a value or without. MySQL tells only when it checks a configuration."""
+        how = (
+            ["--secure-file-priv=", "--validate-config"]
+            if self.kind.startswith("mysql")
+            else ["--verbose", "--help"]
+        )
+        said = (self._said(f"--{option}{value}", *how) for value in ("", "=1"))
+        return any(not re.search(r"unknown (option|variable)", words) for words in said)
+
+    def _said(self, *options: str) -> str:
+        env = dict(os.environ)
+        if self.kind.startswith("mysql"):
+            env["LD_LIBRARY_PATH"] = str(self.path.parent.parent / "lib")
+        argv = [*self.argv, *options]
+        done = subprocess.run(
+            argv, env=env, capture_output=True, text=True, errors="replace", cwd="/var/tmp", check=False
+        )
+        return done.stderr
+
     def ask(self, values: Mapping[str, str]) -> dict[str, str]:
         """Variable -> what the program makes of this value; without those that it refuses to start with."""
         if not values:
@@ -171,13 +209,14 @@ def write(kind: str, program: Program) -> None:
     _renamed(kind, program, rows)
     head = {"vendor": kind.partition("-")[0], "version": version.split("-")[0], "build": version}
     ignored = _ignored(program, {row["option"] for row in rows.values() if row.get("option")})
-    _save(kind, head, ignored, [f"{json.dumps(n)}: {json.dumps(_short(rows[n]))}" for n in sorted(rows)])
+    own = {"server": head, "ignored": ignored, "unlisted": _unlisted(program, rows)}
+    _save(kind, own, [f"{json.dumps(n)}: {json.dumps(_short(rows[n]))}" for n in sorted(rows)])
     _tell(f"{kind}: {version}: {len(rows)} variables and options")
 
 
-def _save(kind: str, head: Mapping[str, str], ignored: Sequence[str], lines: Sequence[str]) -> None:
-    text = '{"server": ' + json.dumps(head) + ',\n"ignored": ' + json.dumps(ignored)
-    text += ',\n"variables": {\n' + ",\n".join(lines) + "\n}}\n"
+def _save(kind: str, own: Mapping[str, Any], lines: Sequence[str]) -> None:
+    heads = ",\n".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in own.items())
+    text = "{" + heads + ',\n"variables": {\n' + ",\n".join(lines) + "\n}}\n"
     (PLACE / f"{kind}.json").write_text(text, encoding="utf-8")
 
 
@@ -196,6 +235,12 @@ def _ignored(program: Program, options: set[str]) -> list[str]:
     for start in range(0, len(asked), MOST_ARGUMENTS):
         found |= program.ignored(asked[start : start + MOST_ARGUMENTS])
     return sorted(found)
+
+
+def _unlisted(program: Program, rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    options = {str(row["option"]).replace("-", "_") for row in rows.values() if row.get("option")}
+    asked = (name for name in WITHOUT_DEFAULT if name not in options)
+    return [name for name in asked if program.knows(name.replace("_", "-"))]
 
 
 @contextlib.contextmanager

@@ -59,5 +59,24 @@ def test_a_loose_option_with_a_wrong_value(
         assert starts is None or (not made.trouble) is starts, (vendor, made)
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "has_mariadb", "has_mysql"),
+    [
+        ("wsrep_cluster_address", "gcomm://", True, False),
+        ("log_slow_verbosity", "query_plan", True, False),
+        ("early_plugin_load", "keyring_file.so", False, True),
+        ("init_connect", "SET NAMES utf8mb4", True, True),
+        ("ansi", None, True, True),
+    ],
+)
+def test_an_option_without_a_default_is_of_the_servers_that_have_it(
+    option: str, value: str | None, has_mariadb: bool, has_mysql: bool
+) -> None:
+    for own in servers.lists():
+        made = made_of(Word("my.cnf", 3, option, value), options_of(own), own, by_start=True)
+        has_it = has_mariadb if own.vendor is Vendor.MARIADB else has_mysql
+        assert ("is not an option" not in made.trouble) is has_it, (own.name, made)
+
+
 def test_mysql_ignores_none() -> None:
     assert [each.name for each in servers.lists() if each.vendor is Vendor.MYSQL and each.ignored] == []

@@ -62,27 +62,6 @@ _EARLY = "max_connections"
 #: strtoull, then one letter; what follows that is not looked at.
 _INTEGER = re.compile(r"\s*[+-]?\d+([kmgtpe].*)?", re.IGNORECASE | re.DOTALL)
 _NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
-#: Options that `--verbose --help` names and that have no row of a list, or are accepted without being named.
-_UNLISTED = frozenset(
-    {
-        "ansi", "aria_recover_options", "binlog_do_db", "binlog_ignore_db", "binlog_row_value_options",
-        "bootstrap", "core_file", "debug_exit_info", "default_regex_flags", "disabled_storage_engines",
-        "early_plugin_load", "exit_info", "external_locking", "feedback_user_info",
-        "gtid_pos_auto_engines", "ignore_db_dirs", "init_connect", "init_file", "init_replica",
-        "init_slave", "innodb", "keyring_migration_password", "language", "log_error",
-        "log_error_suppression_list", "log_isam", "log_slow_verbosity", "mandatory_roles",
-        "ndb_recv_thread_cpu_mask", "new_mode", "optimizer_trace", "performance_schema_instrument",
-        "performance_schema_logger", "performance_schema_meter", "persist_only_admin_x509_subject",
-        "plugin_load", "plugin_load_add", "proxy_protocol_networks", "redirect_url",
-        "replica_type_conversions", "replicate_do_db", "replicate_do_table", "replicate_ignore_db",
-        "replicate_ignore_table", "replicate_rewrite_db", "replicate_wild_do_table",
-        "replicate_wild_ignore_table", "safe_mode", "skip_host_cache", "skip_new", "skip_stack_trace",
-        "slave_type_conversions", "symbolic_links", "user", "version", "version_with_update",
-        "wsrep_allowlist", "wsrep_cluster_address", "wsrep_dbug_option", "wsrep_mode",
-        "wsrep_node_address", "wsrep_notify_cmd", "wsrep_provider_options", "wsrep_sst_donor",
-        "wsrep_status_file",
-    }
-)  # fmt: skip
 
 
 def lowered(value: str, most: str) -> bool:
@@ -128,7 +107,7 @@ def made_of(word: Word, known: Collection[str], own: ServerList, *, by_start: bo
         return Made(name, None, why)
     if last in ("skip_", "disable_", "enable_"):
         return _switched(word, name, last, listed)
-    if listed is None or (not listed.option and name not in _UNLISTED):
+    if listed is None or (not listed.option and name not in own.unlisted):
         return Made(name, "ON" if word.value is None else word.value)
     made = _valued(word, name, listed, own)
     # A value that is not taken is an error in its log then, and it goes on with the one before.
@@ -280,4 +259,4 @@ _ALONE = frozenset(
 def options_of(own: ServerList) -> frozenset[str]:
     """The names that may stand in an option file of this server, with underscores."""
     named = {each.option.replace("-", "_") for each in own.variables.values() if each.option}
-    return frozenset(named | _UNLISTED | own.ignored)
+    return frozenset(named | own.unlisted | own.ignored)

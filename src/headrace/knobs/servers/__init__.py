@@ -54,13 +54,15 @@ class Listed:
 @dataclass(frozen=True)
 class ServerList:
     """All variables and options of the server that the file was made from, by name with underscores. ``ignored``
-    are options of older releases, and of MySQL, that it takes and does nothing with.
+    are options of older releases, and of MySQL, that it takes and does nothing with, ``unlisted`` those without a
+    default, so without a row.
     """
 
     vendor: Vendor
     version: str
     variables: Mapping[str, Listed]
     ignored: frozenset[str] = frozenset()
+    unlisted: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
@@ -112,7 +114,8 @@ def _read(path: Path) -> ServerList:
     content = json.loads(path.read_text(encoding="utf-8"))
     head = content["server"]
     found = {name: _listed(row) for name, row in content["variables"].items()}
-    return ServerList(Vendor(head["vendor"]), head["version"], found, frozenset(content["ignored"]))
+    others = (frozenset(content[key]) for key in ("ignored", "unlisted"))
+    return ServerList(Vendor(head["vendor"]), head["version"], found, *others)
 
 
 def _listed(row: Mapping[str, Any]) -> Listed:
