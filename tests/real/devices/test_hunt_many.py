@@ -74,16 +74,28 @@ TRACKS = Path("/proc/sys/net/netfilter/nf_conntrack_max")
 MOST_TRACKED = 300_000
 
 
+#: Processes of their own, too: a server that another test runs is outside, and would be the one that is judged.
+ALONE = [
+    "unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation", "private",
+]  # fmt: skip
+
+
+def inside(process: subprocess.Popen[str]) -> int:
+    """The pid of what ``unshare`` has started in the namespaces."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return int(children[0])
+
+
 @contextlib.contextmanager
 def tracking(part: float) -> Iterator[int]:
     """The pid of a process in a network namespace that tracks this part of the connections that it may."""
-    command = ["unshare", "--mount", "--net", "--propagation", "private", sys.executable, "-c", TRACKED]
     pipe = subprocess.PIPE
-    with subprocess.Popen([*command, str(part)], stdin=pipe, stdout=pipe, text=True) as process:
+    command = [*ALONE, sys.executable, "-c", TRACKED, str(part)]
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"
-            yield process.pid
+            yield inside(process)
         finally:
             process.communicate(timeout=20)
 
@@ -91,21 +103,19 @@ def tracking(part: float) -> Iterator[int]:
 @contextlib.contextmanager
 def planted(mounts: int, buckets: int) -> Iterator[int]:
     """The pid of a process in a mount and a network namespace of its own, with these things in them."""
-    command = ["unshare", "--mount", "--net", "--propagation", "private", sys.executable, "-c", PLANT]
-    process = subprocess.Popen(
-        [*command, str(mounts), str(buckets)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    command = [*ALONE, sys.executable, "-c", PLANT, str(mounts), str(buckets)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
-        yield process.pid
+        yield inside(process)
     finally:
         process.communicate(timeout=20)
 
 
 def found(pid: int, folder: Path) -> dict[str, dict[str, str]]:
     environment = {**os.environ, "XDG_STATE_HOME": str(folder), "HEADRACE_AGENT": programs.agent_path()}
-    target = f"exec:nsenter -t {pid} -m -n"
+    target = f"exec:nsenter -t {pid} -m -n -p"
     words = [
         "hunt",
         "--target",
