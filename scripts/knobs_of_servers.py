@@ -114,23 +114,31 @@ class Program:
             f"--plugin-load-add={each.name}" for each in sorted(base.glob("lib/mysql/plugin/semisync_*.so"))
         ]
 
+    def run(self, *options: str) -> subprocess.CompletedProcess[str]:
+        env = dict(os.environ)
+        if self.kind.startswith("mysql"):
+            env["LD_LIBRARY_PATH"] = str(self.path.parent.parent / "lib")
+        return subprocess.run(
+            [*self.argv, *options],
+            env=env,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            cwd="/var/tmp",
+            check=False,
+        )
+
     def help(self, *options: str) -> tuple[str, str] | None:
         """Standard output and error of ``--verbose --help``; None where it refuses the options."""
-        env = {**os.environ, "LD_LIBRARY_PATH": str(self.path.parent.parent / "lib")}
-        if not self.kind.startswith("mysql"):
-            env = dict(os.environ)
-        argv = [*self.argv, *options, "--verbose", "--help"]
-        done = subprocess.run(argv, env=env, capture_output=True, text=True, cwd="/var/tmp", check=False)
+        done = self.run(*options, "--verbose", "--help")
         return (
             None if done.returncode or "variable" not in done.stdout.lower() else (done.stdout, done.stderr)
         )
 
     def ignored(self, names: Sequence[str]) -> set[str]:
         """Those that MariaDB takes and does nothing with, as it says: of older releases, and of MySQL."""
-        argv = [*self.argv, *(f"--loose-{name.replace('_', '-')}=1" for name in names), "--verbose", "--help"]
-        done = subprocess.run(
-            argv, capture_output=True, text=True, errors="replace", cwd="/var/tmp", check=False
-        )
+        words = (f"--loose-{name.replace('_', '-')}=1" for name in names)
+        done = self.run(*words, "--verbose", "--help")
         if done.returncode and len(names) > 1:
             half = len(names) // 2
             return self.ignored(names[:half]) | self.ignored(names[half:])
@@ -143,18 +151,8 @@ class Program:
             if self.kind.startswith("mysql")
             else ["--verbose", "--help"]
         )
-        said = (self._said(f"--{option}{value}", *how) for value in ("", "=1"))
+        said = (self.run(f"--{option}{value}", *how).stderr for value in ("", "=1"))
         return any(not re.search(r"unknown (option|variable)", words) for words in said)
-
-    def _said(self, *options: str) -> str:
-        env = dict(os.environ)
-        if self.kind.startswith("mysql"):
-            env["LD_LIBRARY_PATH"] = str(self.path.parent.parent / "lib")
-        argv = [*self.argv, *options]
-        done = subprocess.run(
-            argv, env=env, capture_output=True, text=True, errors="replace", cwd="/var/tmp", check=False
-        )
-        return done.stderr
 
     def ask(self, values: Mapping[str, str]) -> dict[str, str]:
         """Variable -> what the program makes of this value; without those that it refuses to start with."""
@@ -208,8 +206,8 @@ def write(kind: str, program: Program) -> None:
     _ends(program, {n: r for n, r in rows.items() if r.get("variable") is False and r["kind"] == "integer"})
     _renamed(kind, program, rows)
     head = {"vendor": kind.partition("-")[0], "version": version.split("-")[0], "build": version}
-    ignored = _ignored(program, {row["option"] for row in rows.values() if row.get("option")})
-    own = {"server": head, "ignored": ignored, "unlisted": _unlisted(program, rows)}
+    known = {row["option"].replace("-", "_") for row in rows.values() if row.get("option")}
+    own = {"server": head, "ignored": _ignored(program, known), "unlisted": _unlisted(program, known)}
     _save(kind, own, [f"{json.dumps(n)}: {json.dumps(_short(rows[n]))}" for n in sorted(rows)])
     _tell(f"{kind}: {version}: {len(rows)} variables and options")
 
@@ -220,7 +218,7 @@ def _save(kind: str, own: Mapping[str, Any], lines: Sequence[str]) -> None:
     (PLACE / f"{kind}.json").write_text(text, encoding="utf-8")
 
 
-def _ignored(program: Program, options: set[str]) -> list[str]:
+def _ignored(program: Program, known: set[str]) -> list[str]:
     """MySQL has none: what it does not know, it does not start with."""
     if not program.kind.startswith("mariadb"):
         return []
@@ -229,7 +227,6 @@ def _ignored(program: Program, options: set[str]) -> list[str]:
         # A linker keeps a word that is the end of another one only there.
         parts = word.decode().replace("-", "_").split("_")
         words |= {"_".join(parts[start:]) for start in range(len(parts))}
-    known = {option.replace("-", "_") for option in options}
     asked = sorted(word for word in words if word and not any(each.startswith(word) for each in known))
     found: set[str] = set()
     for start in range(0, len(asked), MOST_ARGUMENTS):
@@ -237,9 +234,8 @@ def _ignored(program: Program, options: set[str]) -> list[str]:
     return sorted(found)
 
 
-def _unlisted(program: Program, rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    options = {str(row["option"]).replace("-", "_") for row in rows.values() if row.get("option")}
-    asked = (name for name in WITHOUT_DEFAULT if name not in options)
+def _unlisted(program: Program, known: set[str]) -> list[str]:
+    asked = (name for name in WITHOUT_DEFAULT if name not in known)
     return [name for name in asked if program.knows(name.replace("_", "-"))]
 
 

@@ -197,7 +197,7 @@ def test_a_data_set_of_another_layout_is_another() -> None:
 
 
 def test_the_last_line_of_a_file_without_an_end_is_looked_for_as_the_server_does() -> None:
-    """Most servers take its last letter for the end of the line, and include another file than the line says."""
+    """Most servers drop the last letter of such a line, and include a file of another name."""
     assert included(b"!include /etc/more.cnfx") == ["/etc/more.cnf", "/etc/more.cnfx"]
     assert included(b"!include /etc/more.cnf\n") == ["/etc/more.cnf"]
 

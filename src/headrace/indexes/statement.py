@@ -478,7 +478,7 @@ class _Reader:
             self._sought(left, right)
 
     def _sought(self, column: exp.Column, by: exp.Expr) -> None:
-        """Note it where no table of this scope has the columns that it is compared with."""
+        """Marks the column's table if what it is compared with is of no table of this scope."""
         owner = self._owner(column)
         if owner and not any(self._owner(each) for each in _columns(by)):
             owner[0].is_sought = True

@@ -69,7 +69,7 @@ _START, _FIRST, _ROUNDS, _STEPS = 8, 6, 3, 5
 _LEAST = 0.05
 
 #: The median of the absolute values of standard normal noise.
-_MEDIAN = 0.6745
+MEDIAN = 0.6745
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,7 +256,7 @@ def _fitted(y: Floats, design: Floats, codes: Codes) -> tuple[Floats, Floats, Fl
         found = _solved(design, y, 1 / np.hypot(rest, least))
     rest = residual(found)
     size = np.sqrt((rest**2).mean(axis=1))
-    deviation = np.median(np.sort(np.abs(rest), axis=1)[:, min(width, count - 1) :], axis=1) / _MEDIAN
+    deviation = np.median(np.sort(np.abs(rest), axis=1)[:, min(width, count - 1) :], axis=1) / MEDIAN
     deviation = np.maximum(deviation, _LEAST * size)
     deviation = np.where(is_known, deviation, 1.0)[:, None]
     share = np.ones(y.shape)

@@ -76,19 +76,19 @@ def study(
     Raises ValueError if no factor has two levels.
     """
     effects = analyse(observations, alpha=alpha, pairs=pairs, hard=hard, planned=planned)
-    means, logs = _cells(observations, effects.factors)
     is_blocked = all(seen.block is not None for seen in observations)
+    means, logs = _cells(observations, effects.factors, is_blocked=is_blocked)
     return Study(response, is_higher_better, effects, means, alpha, margin, logs=logs, is_blocked=is_blocked)
 
 
 def _cells(
-    observations: Sequence[Observation], factors: Iterable[str]
+    observations: Sequence[Observation], factors: Iterable[str], *, is_blocked: bool
 ) -> tuple[dict[Cell, float], dict[Cell, dict[int, float]]]:
-    """Each cell's geometric mean, and its logs: by block if all have one, else by number of repeat."""
+    """Each cell's geometric mean, and its logs: by block, or by number of repeat."""
     logs: dict[Cell, list[tuple[int | None, float]]] = {}
     for seen in observations:
         logs.setdefault(tuple(seen.levels[f] for f in factors), []).append((seen.block, seen.log))
-    by = _by_block if all(seen.block is not None for seen in observations) else _by_repeat
+    by = _by_block if is_blocked else _by_repeat
     means = {cell: math.exp(math.fsum(v for _, v in own) / len(own)) for cell, own in logs.items()}
     return means, {cell: by(own) for cell, own in logs.items()}
 
@@ -115,15 +115,13 @@ def _robust(one: Study, observations: Sequence[Observation], places: Sequence[st
         one = _again(one, [placed[i][0] for i in kept])
     if len(seen) <= additive.MOST_SIMULATED and whole.is_whole(one.effects, cells):
         fitted, weightless = whole.resistant([seen[i] for i in kept], one.effects.factors, cells)
-        outside = sorted([*outside, *(kept[i] for i in weightless)])
-        means, logs = _cells([run for i, (run, _) in enumerate(placed) if i not in outside], names)
-        one = replace(
-            one,
-            effects=whole.with_own_variances(one.effects, fitted, one.alpha),
+        one = replace(one, effects=whole.with_own_variances(one.effects, fitted, one.alpha))
+        if weightless:
+            outside = sorted([*outside, *(kept[i] for i in weightless)])
+            rest = [run for i, (run, _) in enumerate(placed) if i not in outside]
+            means, logs = _cells(rest, names, is_blocked=one.is_blocked)
             # A cell of which nothing else is left keeps it.
-            cells={**one.cells, **means},
-            logs={**one.logs, **logs},
-        )
+            one = replace(one, cells={**one.cells, **means}, logs={**one.logs, **logs})
     middles = {
         name: statistics.median(s.log for s in own)
         for name, own in itertools.groupby(seen, key=lambda s: s.treatment)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headrace.experiment.stats.additive import PRIOR
+from headrace.experiment.stats.additive import MEDIAN, PRIOR
 from headrace.experiment.stats.estimate import Seen
 
 if TYPE_CHECKING:
@@ -42,9 +42,6 @@ MOST_OUTVOTED = 0.1
 
 #: Sweeps of the medians of blocks and treatments.
 _SWEEPS = 4
-
-#: The median of the absolute values of standard normal noise.
-_MEDIAN = 0.6745
 
 
 def of_runs(runs: Sequence[Seen]) -> list[int]:
@@ -103,4 +100,4 @@ def _without_blocks(logs: Floats, treatments: Sequence[Codes], blocks: Sequence[
 def _common(rest: Floats, treatments: Sequence[Codes]) -> float:
     """The deviation of a run, from the medians of treatments: each determines one of its own residuals."""
     away = np.concatenate([np.sort(np.abs(rest[own] - np.median(rest[own])))[1:] for own in treatments])
-    return float(np.median(away)) / _MEDIAN if len(away) else 0.0
+    return float(np.median(away)) / MEDIAN if len(away) else 0.0
