@@ -28,6 +28,7 @@ from headrace.history.collect.minute import (
     class_name,
     seen_rows,
     table_of,
+    text_of,
     text_row,
 )
 from headrace.history.collect.watched import watched as watched_of
@@ -100,6 +101,7 @@ def test_monitors_are_left_out_unless_they_are_asked_for(found: Site, client: Te
     assert shown({}) == {"a", "b"}
     assert shown({"own": "1"}) == {"a", "b", "own"}
     assert shown({"q": "threads"}) == set()
+    assert shown({"q": "SELECT `?`FROM threads", "own": "1"}) == {"own"}
     page = client.get("/query", params={"class": "own", "source": SLOW})
     assert "select ? from threads" in page.text
 
@@ -146,6 +148,34 @@ def test_findings_are_cards_with_what_would_refute_them(found: Site, client: Tes
     assert re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", card) == [
         ("fix", "one"), ("or", "two"), ("refuted if", "nobody waits"),
     ]  # fmt: skip
+
+
+def test_a_finding_has_a_page_of_its_own(found: Site, client: TestClient) -> None:
+    archive, t_s = found.reader.archive, start_s() - 10 * MINUTE_S
+    row = {
+        "id": "LOCK02@<i>", "title": "<b>Rows</b>", "severity": "bottleneck", "summary": "3 wait", "fix": "one",
+        "test": "", "refuted_if": "nobody waits", "statement": "select ?",
+    }  # fmt: skip
+    nearly = {**row, "id": "LOCK02", "summary": 'has "id": "LOCK02@<i>" in it'}
+    for minute, rows in enumerate(([nearly], [row, nearly], [row], [])):
+        write(archive, "states", "db1", t_s + minute * MINUTE_S, [state(findings=json.dumps(rows))])
+    asked = {"host": "db1", "id": "LOCK02@<i>"}
+    page = client.get("/finding", params=asked).text
+    assert "2 of 7 judged minutes of this range: first" in page
+    assert "Whether it stands now is unknown" in page
+    assert "&lt;b&gt;Rows" in page
+    assert '<article class="finding bottleneck"' in page
+    # Its statement's class, with what can be asked of it; then its rule.
+    assert "class=a" in page.partition('id="statement"')[2].partition('id="rule"')[0]
+    assert 'query/tables"' in page
+    assert "why it matters" in page.partition('id="rule"')[2]
+    chart = client.get("/api/chart.json", params={"host": "db1", "finding": "LOCK02@<i>"}).json()
+    assert [value for value in chart["lines"][0]["mean"] if value is not None][:4] == [0, 1, 1, 0]
+    assert chart["kind"] == "share"
+    card = client.get(f"/host?host=db1&until={t_s + 3 * MINUTE_S}").text
+    assert re.search(r'href="[^"]*/finding\?host=db1&amp;[^"]*id=LOCK02%40%3Ci%3E"', card)
+    assert client.get("/finding", params={"host": "db1", "id": "CPU01"}).status_code == 404
+    assert client.get("/finding", params={"host": "", "id": "CPU01"}).status_code == 400
 
 
 def test_a_page_says_which_slow_log_it_lacks(tmp_path: Path) -> None:
@@ -550,7 +580,7 @@ def test_a_finding_names_the_commands_that_test_it_where_it_was_found(tmp_path: 
 
 def test_a_finding_leads_to_the_statements_that_it_names() -> None:
     numbers = [
-        (what, value, tables.text_of(what, value))
+        (what, value, text_of(what, value))
         for what, value in (
             ("often seen", "select id from shop.t where a = ?"),
             ("waiting for shop.t", "update t set b = ? ...: 3.0"),

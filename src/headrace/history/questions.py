@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -97,6 +98,50 @@ def chart(reader: Reader, host: str, metric: str, span: Range, most: int = MOST_
         i = at[row["t"]]
         line.mean[i], line.least[i], line.most[i] = row["mean"], row["least"], row["most"]
     return Chart(times, unit, list(lines.values()))
+
+
+@dataclass(frozen=True)
+class Stood:
+    """When a finding stood. The chart is its share of the judged minutes, None where there is none; ``findings``
+    is the JSON of the last minute in which it stood."""
+
+    chart: Chart
+    minutes: int
+    judged: int
+    first_s: int | None
+    last_s: int | None
+    findings: str
+
+
+def stood(reader: Reader, host: str, identity: str, span: Range) -> Stood:
+    """A finding of a host over the range. Of hours and days only their newest minute's findings are kept."""
+    # As it stands in the rows: their JSON is our own, and a quote within a text has a backslash.
+    needle = json.dumps({"id": identity})[1:-1]
+    unit = unit_of(span, MOST_POINTS)
+    rows = reader.rows(
+        "states",
+        f"SELECT t_s - t_s % {unit} AS t, SUM(minutes) AS judged, "
+        "SUM(CASE WHEN contains(findings, $needle) THEN minutes ELSE 0 END) AS minutes, "
+        "MIN(CASE WHEN contains(findings, $needle) THEN t_s END) AS first_s, "
+        "MAX(CASE WHEN contains(findings, $needle) THEN t_s END) AS last_s, "
+        "arg_max(findings, t_s) FILTER (contains(findings, $needle)) AS findings "
+        "FROM rows WHERE state = 'ok' GROUP BY t ORDER BY t",
+        host,
+        span,
+        needle=needle,
+    )
+    times = _times(span, unit)
+    shares = {row["t"]: row["minutes"] / row["judged"] for row in rows if row["judged"]}
+    mean = [shares.get(t) for t in times]
+    seen = [row for row in rows if row["last_s"] is not None]
+    return Stood(
+        Chart(times, unit, [Line("", mean, mean, mean)]),
+        sum(row["minutes"] for row in rows),
+        sum(row["judged"] for row in rows),
+        seen[0]["first_s"] if seen else None,
+        seen[-1]["last_s"] if seen else None,
+        seen[-1]["findings"] if seen else "[]",
+    )
 
 
 def _times(span: Range, unit: int) -> list[int]:

@@ -23,7 +23,6 @@ from headrace.indexes.statement import Statement
 
 #: Rows of a turn, and how often a turn changes them after a first time that does not count.
 ROWS, REPEATS = 300, 9
-VERBS = ("INSERT", "DELETE", "UPDATE")
 _ROWS_TABLE = "`hr_rows`"
 
 

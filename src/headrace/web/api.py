@@ -42,6 +42,10 @@ _PARAMETERS: Mapping[str, tuple[str, Any]] = {
         {"type": "string", "enum": list(load.BY), "default": "wait"},
     ),
     "metric": ("A metric of the history, such as `cpu`.", {"type": "string"}),
+    "finding": (
+        "A finding's id, in place of a metric: the share of the judged minutes in which it stood.",
+        {"type": "string"},
+    ),
 }
 #: The charts of a host: metric -> title, kind of number, and the lines that are stacked or compared in it.
 CHARTS: Mapping[str, tuple[str, str]] = {
@@ -115,13 +119,18 @@ class _Chart:
         asked = Asked.of(request)
         [host] = one_host(self._site, asked)
         metric = request.query_params.get("metric", "cpu")[:80]
-        found = await self._site.ask(questions.chart, self._site.reader, host, metric, asked.span())
+        if identity := request.query_params.get("finding", "")[:MOST_WORDS]:
+            stood = await self._site.ask(questions.stood, self._site.reader, host, identity, asked.span())
+            found, metric, kind = stood.chart, f"finding {identity}", "share"
+        else:
+            found = await self._site.ask(questions.chart, self._site.reader, host, metric, asked.span())
+            kind = CHARTS.get(metric, ("", "n"))[1]
         lines = sorted(found.lines, key=lambda line: -sum(value or 0 for value in line.mean))
         return JSONResponse(
             {
                 "host": host,
                 "metric": metric,
-                "kind": CHARTS.get(metric, ("", "n"))[1],
+                "kind": kind,
                 "unit_s": found.unit_s,
                 "t_s": found.t_s,
                 "left_out": max(len(lines) - MOST_LINES, 0),
@@ -181,7 +190,7 @@ def openapi() -> dict[str, Any]:
         "get": {
             "summary": "A metric over time",
             "description": f"Metrics: {', '.join(CHARTS)}.",
-            "parameters": [_parameter(name) for name in ("host", "range", "until", "metric")],
+            "parameters": [_parameter(name) for name in ("host", "range", "until", "metric", "finding")],
             "responses": _responses("application/json"),
         }
     }

@@ -17,7 +17,19 @@ from headrace.base.errors import HeadraceError
 from headrace.history import questions
 from headrace.history.collect import plans
 from headrace.history.collect.minute import PERFORMANCE_SCHEMA
-from headrace.web import capacity, compare, load, locks, merged, rates, rollouts, said, schema, tables
+from headrace.web import (
+    capacity,
+    compare,
+    finding,
+    load,
+    locks,
+    merged,
+    rates,
+    rollouts,
+    said,
+    schema,
+    tables,
+)
 from headrace.web.api import CHARTS, HEATS
 from headrace.web.asked import MOST_WORDS, Asked
 from headrace.web.guard import address_of, needs
@@ -51,6 +63,7 @@ def routes(site: Site) -> list[Route]:
     return [
         needs(Role.VIEWER, Route("/", pages.hosts)),
         needs(Role.VIEWER, Route("/host", pages.host)),
+        needs(Role.VIEWER, Route("/finding", pages.finding)),
         needs(Role.VIEWER, Route("/queries", pages.queries)),
         needs(Role.VIEWER, Route("/query", pages.query)),
         needs(Role.OPERATOR, Route("/query/plan", pages.plan, methods=["POST"])),
@@ -151,6 +164,14 @@ class Pages:
             for metric, how in CHARTS.items()
             if found.lines or not metric.startswith("memcached ")
         }
+
+    async def finding(self, request: Request) -> Response:
+        asked = Asked.of(request)
+        one_host(self._site, asked)
+        identity = request.query_params.get("id", "")[:MOST_WORDS]
+        may = request.state.session.user.role >= Role.OPERATOR
+        work = finding.page(self._site, asked, identity, may)
+        return await self._page(request, "finding.html", identity, work)
 
     async def queries(self, request: Request) -> Response:
         site, asked = self._site, Asked.of(request)

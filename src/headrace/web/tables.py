@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shlex
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -12,14 +13,14 @@ from typing import Any
 from headrace.experiment.store import ExperimentFolder
 from headrace.history import questions
 from headrace.history.archive.reader import Range
-from headrace.history.collect.minute import PERFORMANCE_SCHEMA, PROCESS_LIST, SLOW_LOG, finding_row
+from headrace.history.collect.minute import PERFORMANCE_SCHEMA, PROCESS_LIST, SLOW_LOG, finding_row, text_of
 from headrace.history.collect.watched import Watched
 from headrace.host.monitors import looks_at_server as looks_at_server
 from headrace.hunt.rules.cause import limited_by
 from headrace.hunt.rules.rule import Finding
 from headrace.web import capacity, locks, marks, rates, rollouts, said
 from headrace.web.alerts import SERVE
-from headrace.web.asked import MOST_WORDS, RANGES, Asked
+from headrace.web.asked import RANGES, Asked
 from headrace.web.listing import Column, Listing, Row, address
 from headrace.web.site import Site, loaded, one_host
 from headrace.web.users import Role
@@ -168,7 +169,7 @@ async def findings(site: Site, asked: Asked) -> Listing:
         rows = [_with_test(_finding(found), watched) for found in watched.judgement.findings]
     else:
         last = await site.ask(questions.last_states, site.reader, [name], asked.span())
-        rows = [{**_UNKEPT, **row} for row in loaded(last.get(name, {}).get("findings"))]
+        rows = [{**UNKEPT, **row} for row in loaded(last.get(name, {}).get("findings"))]
     columns = (
         Column("severity", "Severity", "chip"),
         Column("id", "Finding", "code"),
@@ -182,9 +183,7 @@ async def findings(site: Site, asked: Asked) -> Listing:
 
 
 #: What the history does not keep of a finding.
-_UNKEPT: Mapping[str, Any] = {"why": "", "numbers": (), "next": ""}
-#: Numbers of a finding that are the text of a statement, which the list of queries finds.
-_STATEMENTS = ("statement", "often seen", "waiting for ", "the holder's statement")
+UNKEPT: Mapping[str, Any] = {"why": "", "numbers": (), "next": "", "statement": ""}
 
 
 def _finding(found: Finding) -> dict[str, Any]:
@@ -194,13 +193,6 @@ def _finding(found: Finding) -> dict[str, Any]:
         for number in found.hit.evidence
     ]
     return {**finding_row(found), "why": found.rule.why, "numbers": numbers}
-
-
-def text_of(what: str, value: str) -> str:
-    """The text that the list of queries is searched for; empty for other numbers. Long texts are cut."""
-    found, colon, _ = value.rpartition(": ") if what.startswith("waiting for ") else (value, ":", "")
-    is_text = bool(colon) and what.startswith(_STATEMENTS) and not found.startswith(("unknown", "digest "))
-    return found.removesuffix(" ...")[:MOST_WORDS] if is_text else ""
 
 
 def _with_test(row: dict[str, Any], watched: Watched) -> dict[str, Any]:
@@ -308,8 +300,16 @@ def is_wanted(asked: Asked, row: Row) -> bool:
     """Whether a class has the words that are searched for, and is of the workload."""
     if row["looks_at_server"] and not asked.with_own:
         return False
-    wanted = asked.words.lower()
-    return not wanted or any(wanted in row[key].lower() for key in ("text", "class", "tables"))
+    wanted = _spelt_alike(asked.words)
+    return not wanted or any(wanted in _spelt_alike(row[key]) for key in ("text", "class", "tables"))
+
+
+#: Sources write the same statement with other blanks, cases and quotes.
+_SPELLING = re.compile(r"[\s`]+")
+
+
+def _spelt_alike(text: str) -> str:
+    return _SPELLING.sub("", text).lower()
 
 
 def _weight(row: Row) -> float:

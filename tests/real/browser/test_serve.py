@@ -181,6 +181,11 @@ def test_every_page_is_drawn_without_an_error(
     assert not tab.seen.errors
 
 
+def axe_script() -> str:
+    axe = pytest.importorskip("axe_core_python")
+    return (Path(axe.__path__[0]) / "axe.min.js").read_text()
+
+
 def problems(tab: browser.Page, axe: str, rules: str = "") -> list[str]:
     """What axe-core calls serious or worse, by all rules or these."""
     only = f", runOnly: ['{rules}']" if rules else ""
@@ -195,8 +200,7 @@ def problems(tab: browser.Page, axe: str, rules: str = "") -> list[str]:
 
 
 def test_every_page_can_be_read_and_used_by_everyone(served: Served, tab: browser.Page) -> None:
-    axe = pytest.importorskip("axe_core_python")
-    script = (Path(axe.__path__[0]) / "axe.min.js").read_text()
+    script = axe_script()
     tab.look()
     tab.open(f"{served.within}/queries")
     query = tab.evaluate("document.querySelector('.classes tbody th a')?.href || ''").removeprefix(
@@ -211,6 +215,27 @@ def test_every_page_can_be_read_and_used_by_everyone(served: Served, tab: browse
                 tab, script, "color-contrast" if dark else ""
             )
     assert not {path: each for path, each in found.items() if each}
+
+
+def test_a_finding_leads_to_its_statement_and_its_rule(served: Served, tab: browser.Page) -> None:
+    tab.look()
+    tab.open(f"{served.within}/host?host=db1")
+    link = "[...document.querySelectorAll('#findings h3 a')].find((a) => a.textContent === 'LOCK02')"
+    page = tab.evaluate(f"{link}.href")
+
+    def has_statement() -> bool:
+        tab.open(page)
+        return bool(tab.evaluate("!!document.getElementById('statement')"))
+
+    until(has_statement, pause_s=1)
+    tab.evaluate("document.querySelector('[data-chart]').scrollIntoView()")
+    until(lambda: tab.evaluate("!!document.querySelector('[data-chart] canvas')"))
+    assert "update" in tab.evaluate("document.getElementById('statement').textContent").lower()
+    assert not problems(tab, axe_script())
+    for width, dark in ((400, True), (1280, False), (2560, False)):
+        tab.look(width, dark=dark)
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    assert not tab.seen.errors
 
 
 def test_the_host_is_live_and_its_charts_are_drawn(served: Served, tab: browser.Page) -> None:

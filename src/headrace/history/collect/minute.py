@@ -109,7 +109,20 @@ def finding_row(found: Finding) -> Row:
         "next": found.next_command,
         "is_dynamic": any(remedy.cost is Cost.DYNAMIC for remedy in tested),
         "refuted_if": found.rule.refute,
+        "statement": next(filter(None, (text_of(n.what, str(n.value)) for n in found.hit.evidence)), ""),
     }
+
+
+#: Numbers of a finding that are the text of a statement, which the list of queries finds.
+_STATEMENTS = ("statement", "often seen", "waiting for ", "the holder's statement")
+MOST_TEXT = 200
+
+
+def text_of(what: str, value: str) -> str:
+    """The text of a statement, to search the list of queries for; empty for other numbers. Long ones are cut."""
+    found, colon, _ = value.rpartition(": ") if what.startswith("waiting for ") else (value, ":", "")
+    is_text = bool(colon) and what.startswith(_STATEMENTS) and not found.startswith(("unknown", "digest "))
+    return found.removesuffix(" ...")[:MOST_TEXT] if is_text else ""
 
 
 def lost_row(problem: str) -> Row:
