@@ -6,7 +6,10 @@ import contextlib
 import os
 import socket
 import subprocess
+import threading
+import time
 from collections.abc import Iterator
+from typing import Self
 
 from tests.servers import free_port
 from tests.waiting import until
@@ -104,3 +107,63 @@ def cache(
         yield found
     finally:
         found.stop()
+
+
+class FakeCache:
+    """Speaks as little of the protocol as a probe does. ``per_s``: what its ``stats`` say that clients ask.
+
+    ``says`` answers everything; ``hangs_up`` at once; ``spare`` connections are left.
+    """
+
+    def __init__(
+        self, per_s: float = 1000, says: bytes = b"", *, hangs_up: bool = False, spare: int = 1000
+    ) -> None:
+        self.per_s, self.says, self.hangs_up, self.spare = per_s, says, hangs_up, spare
+        self.is_silent = False
+        self.asked = self.stored = 0
+        self._lock = threading.Lock()
+        self._begun_s = time.monotonic()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._open: list[socket.socket] = []
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        for each in [self._listener, *self._open]:
+            each.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                one, _ = self._listener.accept()
+                self._open.append(one)
+                threading.Thread(target=self._serve, args=(one,), daemon=True).start()
+
+    def _serve(self, one: socket.socket) -> None:
+        with contextlib.suppress(OSError), one.makefile("rb") as lines:
+            if self.hangs_up:
+                one.close()
+                return
+            for line in lines:
+                if not self.is_silent:
+                    one.sendall(self.says or self._answer(line.split()))
+
+    def _answer(self, words: list[bytes]) -> bytes:
+        if words[0] == b"get":
+            with self._lock:
+                self.asked += 1
+            return b"END\r\n"
+        if words[0] != b"stats":
+            self.stored += 1
+            return b"ERROR\r\n"
+        rows = {
+            "pid": 7, "uptime": 100, "version": "1.6.0", "max_connections": 1024,
+            "curr_connections": 1024 - self.spare,
+            "cmd_get": round(self.per_s * (time.monotonic() - self._begun_s)) + self.asked,
+            "cmd_set": 0, "get_hits": 0, "evictions": 0, "listen_disabled_num": 0, "rejected_connections": 0,
+        }  # fmt: skip
+        return "".join(f"STAT {name} {value}\r\n" for name, value in rows.items()).encode() + b"END\r\n"

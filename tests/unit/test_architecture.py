@@ -372,7 +372,9 @@ SPAWNS = {
     "experiment/workloads/drive/clients.py: begun": f"{HELD}; on another machine the length of the load",
     "experiment/workloads/memcached.py: _start": HELD,
     "experiment/workloads/observe.py: run": HELD,
+    "experiment/workloads/probe.py: run": "its length",
     "experiment/workloads/tool.py: run_measured": HELD,
+    "host/memcached/probed.py: probing": "the end of its output",
 }
 
 

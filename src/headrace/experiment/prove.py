@@ -24,11 +24,13 @@ from headrace.base.errors import HeadraceError, NothingMeasured, PlanError, Refu
 from headrace.base.intervals import inverse
 from headrace.base.model import ServerLogin, TrialState, Value
 from headrace.base.whole import make_folder, read_plain, replace_whole
-from headrace.experiment import kinds
+from headrace.experiment import kinds, workloads
 from headrace.experiment import plan as plans
 from headrace.experiment import run as running
 from headrace.experiment.plan import AS_IS
 from headrace.experiment.runner import Listener, Note
+from headrace.experiment.stats import guards as guarding
+from headrace.experiment.stats.guards import Guard, Holds
 from headrace.experiment.stats.study import analyse_experiment, failures
 from headrace.experiment.stats.trials import RESPONSES, THROUGHPUT
 from headrace.experiment.store import ExperimentFolder
@@ -65,7 +67,7 @@ Settings = dict[str, Value]
 class Step:
     """One finding, put to the test. ``settings`` are those of the remedy that did best; ``effect`` is None where
     nothing could be compared, and ``reason`` says why, or that it also failed. ``other`` is its effect on the
-    other response.
+    other response, ``guards`` what it cost beside both.
     """
 
     finding: str
@@ -76,6 +78,7 @@ class Step:
     reason: str
     folder: Path
     other: Effect | None = None
+    guards: tuple[Guard, ...] = ()
 
     @property
     def verdict(self) -> str:
@@ -102,11 +105,12 @@ class Proof:
 
 @dataclass(frozen=True)
 class Compared:
-    """Effects by treatment: on the response that decides, and on the other one."""
+    """Effects by treatment: on the response that decides, and on the other one; ``guards`` by treatment."""
 
     folder: ExperimentFolder
     effects: Mapping[str, Effect]
     other: Mapping[str, Effect]
+    guards: Mapping[str, tuple[Guard, ...]]
 
 
 @dataclass(frozen=True)
@@ -168,7 +172,7 @@ class Bench:
         effects = analyse_experiment(folder).effects
         responses = (self.response, OTHER.get(self.response, "throughput"))
         own, other = ({e.treatment: e for e in effects if e.response == name} for name in responses)
-        return Compared(folder, own, other)
+        return Compared(folder, own, other, _guards(folder, list(treatments)))
 
     async def _experiment(
         self,
@@ -233,30 +237,6 @@ class Bench:
             "bundles": {bundle_name(t): dict(own) for t, own in named.items()},
         }
         return tomli_w.dumps(content)
-
-
-def live_plan(
-    target: str, login: ServerLogin, counter: str, *, seconds: float, settle_s: float, seed: int = 1
-) -> plans.Plan:
-    """The plan of an experiment on the running host, under the load that it has: see docs/howto/prove.md."""
-    options = {
-        "mysql_socket": login.socket,
-        "mysql_host": login.host,
-        "mysql_port": login.port or 0,
-        "mysql_user": login.user,
-        "mysql_password_file": login.password_file,
-        "mysql_defaults_file": login.defaults_file,
-        "mysql_tls": login.tls,
-        "mysql_tls_ca": login.tls_ca,
-    }
-    workload = {"kind": "observe", "seconds": seconds, "warmup_s": settle_s, "counter": counter}
-    content = {
-        "name": "live",
-        "target": {"address": target},
-        "design": {"kind": "cumulative", "baseline": AS_IS, "seed": seed, "rungs": {AS_IS: []}},
-        "workload": {**workload, **{key: value for key, value in options.items() if value}},
-    }
-    return plans.parse(tomli_w.dumps(content), "the live host")
 
 
 def live_options(finding: Finding, facts: HostFacts, allow_weaker: Iterable[str] = ()) -> list[Settings]:
@@ -441,11 +421,33 @@ async def _put_to_test(
     sound = {n: effect for n, effect in effects.items() if n not in failed}
     best = _best(sound or effects) if effects else names[0]
     effect = effects.get(best)
-    kept = effect is not None and effect.verdict is Verdict.BETTER and best in sound
+    guards = compared.guards.get(best, ())
+    unheld = [each.watched.name for each in guards if each.holds is not Holds.YES]
+    kept = effect is not None and effect.verdict is Verdict.BETTER and best in sound and not unheld
     reason = ("" if best in sound else failed_in(failed[best])) if effect else _why_not(folder, best)
+    if unheld and not reason:
+        reason = f"not proven within its limit: {', '.join(unheld)}"
     other = compared.other.get(best)
-    step = Step(*told, treatments[best], effect, kept, reason, folder.path, other)
+    step = Step(*told, treatments[best], effect, kept, reason, folder.path, other, guards)
     return step, folder
+
+
+def _guards(folder: ExperimentFolder, treatments: Sequence[str]) -> dict[str, tuple[Guard, ...]]:
+    """What each treatment costs beside the responses, where the workload has guards; empty where it has none."""
+    design = folder.design
+    if not workloads.has_guards(workloads.make_workload(design.workload.kind, design.workload.options)):
+        return {}
+    seen: dict[int, dict[str, list[Mapping[str, float | None]]]] = {}
+    for record in folder.trials():
+        if record.state is TrialState.COMPLETE:
+            values = workloads.guarded(folder.trial_path(record.number), design.workload.warmup_s)
+            seen.setdefault(record.block, {}).setdefault(record.treatment, []).append(values)
+    found = {}
+    for name in treatments:
+        blocks = [guarding.Block(own.get(name, ()), own.get(AS_IS, ())) for own in seen.values()]
+        # Each has to hold, so that none takes of the others' level.
+        found[name] = tuple(guarding.guard(each, blocks, design.alpha) for each in workloads.GUARDS)
+    return found
 
 
 def failed_in(counts: tuple[int, int]) -> str:

@@ -14,7 +14,7 @@ import typer
 from headrace.base.model import ServerLogin, Value
 from headrace.change.commands import attempts, index_changes, whose
 from headrace.change.commands.forms import AsForm, print_form
-from headrace.change.commands.judge import Allowed, JudgeOptions, apply_judged
+from headrace.change.commands.judge import NO_PROBE, Allowed, JudgeOptions, ProbeOptions, apply_judged
 from headrace.cli.options import NO_LOGIN, AllowBeyond, AllowLoss, AllowWeaker, duration, grouped
 from headrace.cli.shell import (
     Json,
@@ -85,6 +85,7 @@ def apply(
     allow_loss: AllowLoss = None,
     allow_beyond: AllowBeyond = None,
     judge: JudgeOptions = NO_JUDGE,
+    probe: ProbeOptions = NO_PROBE,
     watch: index_changes.WatchOptions = NO_WATCH,
     login: ServerLogin = NO_LOGIN,
     as_json: Json = False,
@@ -117,7 +118,7 @@ def apply(
                     "--judge decides now: not with --dry-run, --confirm-within or --persist"
                 )
             attempt.what = "was not kept"
-            attempt.id = apply_judged(wanted, target, login, judge, allowed, as_json=as_json)
+            attempt.id = apply_judged(wanted, target, login, judge, allowed, probe, as_json=as_json)
             return
         lasting = "" if persist is Persist.NO else persist.value
         order = _Order(wanted, login, allowed, lasting, within_s, dry_run=dry_run, as_json=as_json)

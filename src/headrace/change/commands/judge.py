@@ -17,7 +17,9 @@ from headrace.cli.shell import on_target, print_json, run_trials, stderr, stdout
 
 if TYPE_CHECKING:
     from headrace.change.apply import Rollout
+    from headrace.experiment.live import Watch
     from headrace.experiment.prove import Bench, Proof
+    from headrace.host.agent import Agent
 
 #: `rollout` and `verify` end with these, too.
 WORSE, NOT_BETTER = 13, 15
@@ -59,6 +61,33 @@ class JudgeOptions:
 
 
 @dataclasses.dataclass(frozen=True)
+class ProbeOptions:
+    """The memcached server by which a change of its host is judged."""
+
+    memcached: Annotated[
+        str,
+        typer.Option(
+            "--memcached",
+            metavar="HOST:PORT",
+            help="Judge by the latency of this memcached server, as seen from here, and by its hit rate, "
+            "evictions and refused connections.",
+        ),
+    ] = ""
+    gets_per_s: Annotated[
+        float | None,
+        typer.Option(
+            "--gets",
+            min=1,
+            max=1000,
+            help="With --memcached: gets a second of the probe [0.1% of the server's requests, 100 at most].",
+        ),
+    ] = None
+
+
+NO_PROBE = ProbeOptions()
+
+
+@dataclasses.dataclass(frozen=True)
 class Allowed:
     """The knobs that may do what is refused otherwise."""
 
@@ -67,31 +96,52 @@ class Allowed:
     beyond: Sequence[str] = ()
 
 
+def watched(
+    login: ServerLogin, counter: str, probe: ProbeOptions, turn_s: float, response: str = ""
+) -> tuple[Watch, str]:
+    """How the host is watched, and which response decides; a probe's cost is told. ``response``: what was asked
+    for. Raises as ``live.probing`` does."""
+    from headrace.experiment import live
+    from headrace.experiment.stats.trials import THROUGHPUT
+
+    if not probe.memcached:
+        return live.Watch(login, counter), THROUGHPUT
+    found = live.probing(probe.memcached, turn_s, probe.gets_per_s)
+    tell(found.said)
+    return found.watch, response or found.response
+
+
 def judged(
-    settings: Mapping[str, Value], target: str, login: ServerLogin, options: JudgeOptions, allowed: Allowed
+    settings: Mapping[str, Value],
+    target: str,
+    login: ServerLogin,
+    options: JudgeOptions,
+    allowed: Allowed,
+    probe: ProbeOptions = NO_PROBE,
+    response: str = "",
 ) -> tuple[Proof, Bench]:
     """Try settings in turns on the running host, which has its own again afterwards.
 
     Raises Refused as ``apply`` does, also for what takes a restart.
     """
+    from headrace.experiment import live
     from headrace.experiment import prove as proofs
     from headrace.experiment.report import progress
 
-    own, cautions = on_target(target, lambda host: _checked(host, settings, login, allowed))
-    # Counters are read each whole second.
-    plan = proofs.live_plan(
-        target,
-        own,
-        options.counter,
-        seconds=math.ceil(options.duration_s),
-        settle_s=math.ceil(options.warmup_s),
+    is_probed = bool(probe.memcached)
+    own, cautions = on_target(
+        target, lambda host: _checked(host, settings, login, allowed, is_probed=is_probed)
     )
+    # Counters are read each whole second.
+    seconds = math.ceil(options.duration_s)
+    watch, response = watched(own, options.counter, probe, seconds, response)
+    plan = live.live_plan(target, watch, seconds=seconds, settle_s=math.ceil(options.warmup_s))
     words = "-".join(name.partition(".")[2].partition("@")[0] for name in settings)[:60]
     folder = options.output or Path("experiments") / f"judge-{words}"
     with progress.Watcher(stderr()) as watcher:
         bench = proofs.Bench(
             plan, "the live host", folder, watcher.listen, blocks=options.blocks,
-            allow_weaker=tuple(allowed.weaker), report=_report,
+            response=response, allow_weaker=tuple(allowed.weaker), report=_report,
         )  # fmt: skip
         found = run_trials(lambda: proofs.judge_settings(bench, settings, cautions))
     return found, bench
@@ -103,17 +153,23 @@ def apply_judged(
     login: ServerLogin,
     options: JudgeOptions,
     allowed: Allowed,
+    probe: ProbeOptions = NO_PROBE,
     *,
     as_json: bool,
 ) -> str:
     """The whole of ``apply --judge``: tried, then kept if it was proven better. The id of what was kept."""
     from headrace.base.effect import Verdict
     from headrace.experiment.report import proof
+    from headrace.experiment.stats.guards import Holds
 
-    found, bench = judged(settings, target, login, options, allowed)
+    found, bench = judged(settings, target, login, options, allowed, probe)
     (step,) = found.steps
     done = (
-        on_target(target, lambda host: _keep(host, settings, login, allowed), changes=True)
+        on_target(
+            target,
+            lambda host: _keep(host, settings, login, allowed, is_probed=bool(probe.memcached)),
+            changes=True,
+        )
         if step.kept
         else None
     )
@@ -128,39 +184,55 @@ def apply_judged(
     stderr().print(f"experiment: {bench.folder}", soft_wrap=True, highlight=False)
     if done is None:
         is_worse = step.effect is not None and step.effect.verdict is Verdict.WORSE
+        is_worse = is_worse or any(each.holds is Holds.NO for each in step.guards)
         raise typer.Exit(WORSE if is_worse else NOT_BETTER)
     return done.id
 
 
 async def _checked(
-    host: Any, settings: Mapping[str, Value], login: ServerLogin, allowed: Allowed
+    host: Any, settings: Mapping[str, Value], login: ServerLogin, allowed: Allowed, *, is_probed: bool
 ) -> tuple[ServerLogin, list[str]]:
     """The login of the host's server, and what the judgement will not see."""
-    from headrace.base.errors import NotReady
     from headrace.change import apply as rollout
     from headrace.experiment import prove as proofs
     from headrace.host.agent import Agent
     from headrace.host.facts import HostFacts
-    from headrace.hunt.hunt import usual_login
 
     agent = await Agent.install(host)
-    own, why = await usual_login(agent, login)
-    if own is None:
-        raise NotReady(why or "no server login", place=host.name)
+    own = await _login(agent, login, is_probed=is_probed)
     await rollout.prepare(
         agent, settings, own,
         allow_weaker=allowed.weaker, allow_loss=allowed.loss, allow_beyond=allowed.beyond,
     )  # fmt: skip
+    if own is None:
+        return login, []
     return own, await proofs.cautions_of(agent, own, settings, HostFacts(await agent.facts(own)))
 
 
-async def _keep(host: Any, settings: Mapping[str, Value], login: ServerLogin, allowed: Allowed) -> Rollout:
-    from headrace.change import apply as rollout
-    from headrace.host.agent import Agent
+async def _login(agent: Agent, login: ServerLogin, *, is_probed: bool) -> ServerLogin | None:
+    """Of the MySQL server; None where memcached is watched instead, whose host need not have one."""
+    from headrace.base.errors import NotReady
+    from headrace.host.facts import HostFacts
     from headrace.hunt.hunt import usual_login
 
+    if is_probed:
+        return login if login.is_named else None
+    own, why = await usual_login(agent, login)
+    if own is not None:
+        return own
+    has_cache = any(each["program"] == "memcached" for each in HostFacts(await agent.facts()).servers)
+    hint = "to judge by its memcached: --memcached HOST:PORT, as seen from here" if has_cache else None
+    raise NotReady(why or "no server login", place=agent.target.name, hint=hint)
+
+
+async def _keep(
+    host: Any, settings: Mapping[str, Value], login: ServerLogin, allowed: Allowed, *, is_probed: bool
+) -> Rollout:
+    from headrace.change import apply as rollout
+    from headrace.host.agent import Agent
+
     agent = await Agent.install(host)
-    own, _ = await usual_login(agent, login)
+    own = await _login(agent, login, is_probed=is_probed)
     plan = await rollout.prepare(
         agent, settings, own,
         allow_weaker=allowed.weaker, allow_loss=allowed.loss, allow_beyond=allowed.beyond,

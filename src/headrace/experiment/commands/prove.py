@@ -13,7 +13,7 @@ import typer
 
 from headrace.base.model import ServerLogin, Value
 from headrace.change.commands import index_changes
-from headrace.change.commands.judge import Allowed, JudgeOptions, judged
+from headrace.change.commands.judge import NO_PROBE, Allowed, JudgeOptions, ProbeOptions, judged, watched
 from headrace.cli.options import DAY_S, HOUR_S, NO_LOGIN, duration, duration_text, grouped
 from headrace.cli.shell import (
     Json,
@@ -59,7 +59,15 @@ Output = Annotated[
     Path | None, typer.Option("--output", "-o", help="Directory of the experiments [experiments/NAME-proof].")
 ]
 Blocks = Annotated[int, typer.Option("--blocks", min=2, max=1000, help="Blocks per experiment.")]
-Response = Annotated[str, typer.Option("--response", help="What must improve: throughput, or p50 to p99.9.")]
+Response = Annotated[
+    str,
+    typer.Option(
+        "--response",
+        help="What must improve: throughput, or p50 to p99.9 [throughput; with --memcached the highest of p99, "
+        "p90 and p50 for which a trial has data].",
+        show_default=False,
+    ),
+]
 Budget = Annotated[
     float | None,
     duration(
@@ -112,7 +120,7 @@ def prove(
     auto: Auto = False,
     output: Output = None,
     blocks: Blocks = 4,
-    response: Response = "throughput",
+    response: Response = "",
     budget_s: Budget = None,
     live: Live = False,
     source: Source = None,
@@ -120,6 +128,7 @@ def prove(
     duration_s: Duration = 20.0,
     warmup_s: Warmup = 3.0,
     counter: Counter = "mysql_status.questions",
+    probe: ProbeOptions = NO_PROBE,
     login: ServerLogin = NO_LOGIN,
     allow_weaker: Weaker = None,
     watch: index_changes.LagOptions = index_changes.NO_LAG,
@@ -131,7 +140,7 @@ def prove(
     The workload runs on a private server as in `headrace run`; the machine is restored afterwards. Each step is
     its own experiment, with baseline and fix interleaved. Run the same command again to continue.
     """
-    from headrace.experiment import prove as proofs
+    from headrace.experiment import live as watching
 
     findings = _with_index(findings or [], source) if live else findings
     if index_changes.is_index(findings or []):
@@ -155,13 +164,15 @@ def prove(
                 "on which workload? --live tests on the running host, --plan FILE on a private server with a "
                 "plan's workload (`headrace plan list`: stock-to-all and other examples)"
             )
-        _prove_plan(findings or [], find_plan(plan), output, blocks, response, budget_s, weaker, end)
+        how = response or "throughput"
+        _prove_plan(findings or [], find_plan(plan), output, blocks, how, budget_s, weaker, end)
         return
     if not findings or len(findings) != 1:
         raise typer.BadParameter("--live tests one finding at a time")
-    if response != "throughput":
+    if response not in ("", "throughput") and not probe.memcached:
         raise typer.BadParameter(
-            f"--live counts with --counter and sees no latency: --response {response} needs a --plan"
+            f"--live counts with --counter and sees no latency: --response {response} needs a --plan, or "
+            "--memcached"
         )
     if "=" in findings[0]:
         _judge_live(
@@ -171,10 +182,13 @@ def prove(
             JudgeOptions(True, duration_s, warmup_s, blocks, counter, output),
             weaker,
             end,
+            probe,
+            response,
         )
         return
-    plan_of_it = proofs.live_plan(target, login, counter, seconds=duration_s, settle_s=warmup_s)
-    _prove_live(findings[0], source, plan_of_it, login, output, blocks, budget_s, weaker, end)
+    watch_of_it, decides = watched(login, counter, probe, duration_s, response)
+    plan_of_it = watching.live_plan(target, watch_of_it, seconds=duration_s, settle_s=warmup_s)
+    _prove_live(findings[0], source, plan_of_it, login, output, blocks, budget_s, weaker, end, decides)
 
 
 def _check(findings: Sequence[str], source: Path | None, *, is_planned: bool) -> None:
@@ -360,14 +374,32 @@ async def _cautions(host: Any, login: ServerLogin, options: Sequence[Mapping[str
 
 
 def _judge_live(
-    setting: str, target: str, login: ServerLogin, options: JudgeOptions, weaker: tuple[str, ...], end: End
+    setting: str,
+    target: str,
+    login: ServerLogin,
+    options: JudgeOptions,
+    weaker: tuple[str, ...],
+    end: End,
+    probe: ProbeOptions,
+    response: str,
 ) -> None:
     """Any setting on the running host; nothing is kept: that is `apply --judge`."""
     from headrace.change.apply import settings_of
 
-    found, bench = judged(settings_of([setting], lambda text: None), target, login, options, Allowed(weaker))
+    settings = settings_of([setting], lambda text: None)
+    found, bench = judged(settings, target, login, options, Allowed(weaker), probe, response)
     again = ["headrace", "prove", "--live", setting, "--target", target, "--output", f"{bench.folder}-more"]
+    again += _probed(bench)
     _show(found, bench, f"{setting} on {target}", shlex.join([*again, *login.argv, *_weaker(weaker)]), end)
+
+
+def _probed(bench: Bench) -> list[str]:
+    """The options of its probe, the same again; empty without one."""
+    options = bench.plan.workload.options
+    if bench.plan.workload.kind != "probe":
+        return []
+    own = ["--memcached", str(options["address"]), "--gets", str(options["gets_per_s"])]
+    return [*own, "--response", bench.response]
 
 
 def _prove_live(
@@ -380,6 +412,7 @@ def _prove_live(
     budget_s: float | None,
     allow_weaker: tuple[str, ...],
     end: End,
+    response: str,
 ) -> None:
     """Test one finding of a hunt on the host where it was found."""
     from headrace.base.errors import PlanError
@@ -406,6 +439,7 @@ def _prove_live(
             blocks=blocks,
             # There is one step: it may take all of it.
             minutes=budget_s / 60 if budget_s else None,
+            response=response,
             allow_weaker=allow_weaker,
             report=_write_report,
         )
@@ -414,6 +448,7 @@ def _prove_live(
     again += ["--from", str(source)] if source else []
     table = plan.workload
     again += ["--duration", duration_text(table.seconds), "--warmup", duration_text(table.warmup_s)]
-    again += ["--counter", str(table.options["counter"]), *login.argv]
+    again += _probed(bench) or ["--counter", str(table.options["counter"])]
+    again += login.argv
     again += _weaker(allow_weaker)
     _show(found, bench, f"{finding.id} on {plan.target.address}", shlex.join(again), end)

@@ -14,6 +14,7 @@ from headrace.base.counted import counted
 from headrace.base.effect import Effect, Verdict
 from headrace.base.encode import plain
 from headrace.base.intervals import span
+from headrace.experiment.stats.guards import Holds
 from headrace.show.notice import Conclusion, Notice, Told
 from headrace.show.text import between, clean, ratio, setting
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from headrace.base.model import Value
     from headrace.experiment.prove import Proof, Step
+    from headrace.experiment.stats.guards import Guard
 
 _STYLE = {
     Verdict.BETTER: "green",
@@ -63,6 +65,7 @@ def _step(step: Step, response: str) -> list[RenderableType]:
         line,
         Padding(Text(_settings(step.settings), style="dim"), (0, 0, 0, 6)),
         Padding(verdict, (0, 0, 0, 6)),
+        *(Padding(_guard(each), (0, 0, 0, 6)) for each in step.guards),
         *_needed(step),
     ]
 
@@ -74,6 +77,37 @@ def _times(effect: Effect) -> str:
 def _other(step: Step) -> str:
     other = step.other
     return f"; {other.response} {_times(other)}, {other.verdict}" if other else ""
+
+
+def _guard(guard: Guard) -> Text:
+    """``hit rate 94.2 points, -0.1 (-0.3 to +0.1): holds, limit -1``."""
+    watched, found = guard.watched, guard.difference
+    limit = f"limit {watched.worse * watched.limit:+g} {watched.unit}"
+    if found is None or guard.usual is None:
+        return Text(f"{watched.name}: {guard.holds}; {limit}", style="yellow")
+    ends = (
+        f" ({found.low:+.3g} to {found.high:+.3g})"
+        if found.low is not None and found.high is not None
+        else ""
+    )
+    style = {Holds.YES: "dim", Holds.NO: "red", Holds.UNKNOWN: "yellow"}[guard.holds]
+    text = f"{watched.name} {guard.usual:.4g}, {found.estimate:+.3g}{ends}: {guard.holds}; {limit}"
+    return Text(text, style=style)
+
+
+def _guard_json(guard: Guard) -> dict[str, Any]:
+    found = guard.difference
+    return {
+        "name": guard.watched.name,
+        "unit": guard.watched.unit,
+        "usual": guard.usual,
+        "difference": found.estimate if found else None,
+        "low": found.low if found else None,
+        "high": found.high if found else None,
+        "limit": guard.watched.worse * guard.watched.limit,
+        "holds": guard.holds,
+        "blocks": guard.blocks,
+    }
 
 
 def _needed(step: Step) -> list[RenderableType]:
@@ -215,6 +249,7 @@ def _step_json(step: Step) -> dict[str, Any]:
         "settings": dict(step.settings),
         "effect": _effect_json(step.effect),
         "other": _effect_json(step.other),
+        "guards": [_guard_json(each) for each in step.guards],
         "kept": step.kept,
         "reason": step.reason,
         "folder": str(step.folder),

@@ -237,7 +237,7 @@ def find_disturbance(
         worst_steal=_worst_steal(samples, record),
     )
     # If headrace does not drive the load, every program on the host belongs to it.
-    is_live = design.workload.kind == "observe"
+    is_live = design.workload.kind in ("observe", "probe")
     checks = [check for check in _CHECKS if not (is_live and check in _FOREIGN)]
     # Outside events hit both sides of a duet at the same moment: a duet exists to cancel them. The turns of a
     # switchback have a random order within seconds, so that none is hit more than another.

@@ -19,6 +19,7 @@ from headrace.experiment.workloads.memcached import Memcached
 from headrace.experiment.workloads.observe import Observe
 from headrace.experiment.workloads.oltp import Oltp
 from headrace.experiment.workloads.options import OptionDoc
+from headrace.experiment.workloads.probe import GUARDS, Probe, guarded
 from headrace.experiment.workloads.replay import Replay
 from headrace.experiment.workloads.sql import Sql
 from headrace.experiment.workloads.sysbench_fileio import SysbenchFileio
@@ -27,12 +28,15 @@ from headrace.experiment.workloads.tpcc import Tpcc
 from headrace.experiment.workloads.workload import Context, Measurement, Workload
 
 __all__ = [
+    "GUARDS",
     "KINDS",
     "Context",
     "Finding",
     "Measurement",
     "Workload",
     "driven_from",
+    "guarded",
+    "has_guards",
     "has_preflight",
     "live_login",
     "make_workload",
@@ -43,12 +47,16 @@ __all__ = [
     "watches",
 ]
 
-_Kind = type[Oltp | Sql | Tpcc | Replay | Apply | Memcached | Fio | SysbenchFileio | SysbenchOltp | Observe]
+_Kind = type[
+    Oltp | Sql | Tpcc | Replay | Apply | Memcached | Fio | SysbenchFileio | SysbenchOltp | Observe | Probe
+]
 
 _REGISTRY: dict[str, _Kind] = {
     workload.kind: workload
-    for workload in (Oltp, Sql, Tpcc, Replay, Apply, Memcached, Fio, SysbenchFileio, SysbenchOltp, Observe)
-}
+    for workload in (
+        Oltp, Sql, Tpcc, Replay, Apply, Memcached, Fio, SysbenchFileio, SysbenchOltp, Observe, Probe,
+    )
+}  # fmt: skip
 
 #: Allowed values of ``workload.kind``.
 KINDS: tuple[str, ...] = tuple(_REGISTRY)
@@ -89,7 +97,12 @@ def live_login(workload: Workload) -> ServerLogin | None:
 
 def watches(workload: Workload) -> bool:
     """Whether the load is the host's own, so that treatments change its live settings."""
-    return isinstance(workload, Observe)
+    return isinstance(workload, Observe | Probe)
+
+
+def has_guards(workload: Workload) -> bool:
+    """Whether what it watches has ``GUARDS``."""
+    return isinstance(workload, Probe)
 
 
 def has_own_cores(workload: Workload) -> bool:

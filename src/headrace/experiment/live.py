@@ -1,0 +1,117 @@
+"""How a running host is watched while its settings are tried: a counter of it, or a probe of its memcached."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import tomli_w
+
+from headrace.base.errors import NotReady, Refused
+from headrace.base.model import ServerLogin
+from headrace.base.percentiles import MIN_BEYOND, PERCENTILES
+from headrace.experiment import plan as plans
+from headrace.experiment.plan import AS_IS
+from headrace.experiment.workloads.probe import IDLE_PER_S
+from headrace.host.memcached import probe
+from headrace.host.memcached.ask import Unread
+
+#: Responses of a probe, the one first that says most of what clients wait for.
+OF_PROBE = ("p99", "p90", "p50")
+#: Connections that stay free for its clients.
+SPARE = 4 * probe.CONNECTIONS
+NO_LOGIN = ServerLogin()
+
+
+@dataclass(frozen=True)
+class Watch:
+    """How a running host is watched: by a counter of it or of the MySQL server of ``login``, or with
+    ``memcached`` by a probe of that server, which asks for ``gets_per_s`` keys a second."""
+
+    login: ServerLogin = NO_LOGIN
+    counter: str = "mysql_status.questions"
+    memcached: str = ""
+    gets_per_s: float = 0.0
+
+    @property
+    def workload(self) -> dict[str, Any]:
+        if self.memcached:
+            return {"kind": "probe", "address": self.memcached, "gets_per_s": float(self.gets_per_s)}
+        login = self.login
+        options = {
+            "mysql_socket": login.socket,
+            "mysql_host": login.host,
+            "mysql_port": login.port or 0,
+            "mysql_user": login.user,
+            "mysql_password_file": login.password_file,
+            "mysql_defaults_file": login.defaults_file,
+            "mysql_tls": login.tls,
+            "mysql_tls_ca": login.tls_ca,
+        }
+        own = {key: value for key, value in options.items() if value}
+        return {"kind": "observe", "counter": self.counter, **own}
+
+
+def live_plan(target: str, watch: Watch, *, seconds: float, settle_s: float, seed: int = 1) -> plans.Plan:
+    """The plan of an experiment on the running host, under the load that it has: see docs/howto/prove.md."""
+    content = {
+        "name": "live",
+        "target": {"address": target},
+        "design": {"kind": "cumulative", "baseline": AS_IS, "seed": seed, "rungs": {AS_IS: []}},
+        "workload": {**watch.workload, "seconds": seconds, "warmup_s": settle_s},
+    }
+    return plans.parse(tomli_w.dumps(content), "the live host")
+
+
+@dataclass(frozen=True)
+class Probing:
+    """A server's probe, with what it costs: ``said`` states that."""
+
+    watch: Watch
+    response: str
+    said: str
+
+
+def probing(address: str, seconds: float, gets_per_s: float | None = None) -> Probing:
+    """How the memcached at this address is probed in turns of so many seconds.
+
+    Takes a look at it, of 2 s. Raises NotReady with why it is not read, and Refused for an idle one, one without
+    connections left, and where a turn would have too few gets for a percentile.
+    """
+    try:
+        looked = probe.look(address)
+    except Unread as error:
+        raise NotReady(str(error), place=address, hint="HOST:PORT as seen from here") from error
+    rate = looked.requests_per_s
+    if rate < IDLE_PER_S:
+        raise Refused(
+            f"it is idle: {rate:.1f} requests/s (limit {IDLE_PER_S:g}), which show no change of its host",
+            place=address,
+        )
+    if looked.spare is not None and looked.spare < SPARE:
+        raise Refused(
+            f"only {looked.spare} more connections may be open: the probe needs {probe.CONNECTIONS + 1}, and "
+            "clients would be refused",
+            place=address,
+            hint="headrace hunt says more: MEMC20",
+        )
+    per_s = probe.fair_per_s(rate) if gets_per_s is None else gets_per_s
+    response = next((each for each in OF_PROBE if _beyond(each, per_s * seconds) >= MIN_BEYOND), None)
+    if response is None:
+        needed = next(s for s in range(1, 10**6) if _beyond("p50", per_s * s) >= MIN_BEYOND)
+        raise Refused(
+            f"{per_s:.3g} gets/s make {per_s * seconds:.0f} in a turn, too few for a percentile",
+            place=address,
+            hint=f"--duration {needed}s, or more gets: --gets",
+        )
+    said = (
+        f"the probe asks memcached {looked.version} for {per_s:.3g} keys/s, {per_s / rate:.2%} of its {rate:,.0f} "
+        f"requests/s; judged by the {response} of their response times"
+    )
+    return Probing(Watch(memcached=address, gets_per_s=round(per_s, 3)), response, said)
+
+
+def _beyond(percentile: str, gets: float) -> float:
+    """How many of so many are above it; some slots of the first and the last second are outside of a window."""
+    share, of = PERCENTILES[percentile]
+    return 0.95 * gets * (of - share) / of
