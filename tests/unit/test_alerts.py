@@ -16,7 +16,7 @@ from headrace.base.errors import PlanError, TargetError
 from headrace.history.archive.files import DAY_S, HOUR_S, WEEK_S, Archive
 from headrace.history.archive.reader import Reader
 from headrace.history.archive.tables import TABLES
-from headrace.history.collect.minute import PERFORMANCE_SCHEMA, table_of
+from headrace.history.collect.minute import PERFORMANCE_SCHEMA, PROCESS_LIST, table_of
 from headrace.show.notice import Conclusion, Notice
 from headrace.web import usual
 from headrace.web.alerts import CLEAR_S, SERVE, Alerts, Quiet, quiet_of
@@ -78,6 +78,21 @@ def test_what_is_reason_for_an_alert(look: Look, kind: Kind | None) -> None:
 def test_without_a_past_nothing_is_new_but_a_limit_is_a_limit() -> None:
     look = replace(FINE, limiting="cpu", classes={"b": Busy(9.0, 3.0)}, connections=(99, 100))
     assert raised(look, known=Usual()) == {(Kind.CONNECTIONS, "")}
+
+
+def test_without_counts_what_the_process_list_shows_can_be_new_and_not_slower() -> None:
+    known = replace(CALM, classes={}, seen=frozenset("a"), looked=frozenset(HOURS))
+    look = replace(FINE, is_sampled=True, classes={"a": Busy(0.0, 9.0), "b": Busy(0.0, 2.0)})
+    assert raised(look, known=known) == {(Kind.NEW_CLASS, "b")}
+    assert Kind.SLOWER in signs_of(look, None, known, 3.0).unknown
+
+
+def test_a_source_of_classes_that_was_just_turned_on_makes_none_new() -> None:
+    look = replace(FINE, classes={"b": Busy(100.0, 1.0)})
+    few = dict.fromkeys(HOURS[:20], (3600.0, 3600000000.0))
+    assert not raised(look, known=replace(CALM, classes={"a": few}))
+    sampled = replace(look, is_sampled=True)
+    assert not raised(sampled, known=replace(CALM, seen=frozenset("a"), looked=frozenset(HOURS[:20])))
 
 
 @pytest.mark.parametrize(
@@ -274,6 +289,8 @@ def test_what_is_usual_is_read_of_the_history(tmp_path: Path) -> None:
         "classes": [
             {"source": PERFORMANCE_SCHEMA, "class": "a", "database": "d", "calls": 60, "time_ns": 60e6},
             {"source": PERFORMANCE_SCHEMA, "class": "a", "database": "e", "calls": 60, "time_ns": 60e6},
+            {"source": PROCESS_LIST, "class": "", "database": "", "seen": 0, "looks": 30},
+            {"source": PROCESS_LIST, "class": "p", "database": "d", "seen": 3, "looks": 30},
         ],
         "metrics": [
             {"metric": "file system available", "label": "/", "n": 1, "sum": 5, "least": 5, "most": 5}
@@ -289,6 +306,7 @@ def test_what_is_usual_is_read_of_the_history(tmp_path: Path) -> None:
     assert found.limits == {"cpu": dict.fromkeys(hours, 1)}
     assert found.classes == {"a": dict.fromkeys(hours, (120, 120e6))}
     assert found.room == {"/": dict.fromkeys(hours, 5.0)}
+    assert (found.seen, found.looked) == (frozenset({"", "p"}), frozenset(hours))
     assert not found.is_learned
     assert WEEK_S == 7 * DAY_S
 

@@ -442,12 +442,12 @@ def _guards(folder: ExperimentFolder, treatments: Sequence[str]) -> dict[str, tu
         if record.state is TrialState.COMPLETE:
             values = workloads.guarded(folder.trial_path(record.number), design.workload.warmup_s)
             seen.setdefault(record.block, {}).setdefault(record.treatment, []).append(values)
-    found = {}
+    guards = {}
     for name in treatments:
         blocks = [guarding.Block(own.get(name, ()), own.get(AS_IS, ())) for own in seen.values()]
         # Each has to hold, so that none takes of the others' level.
-        found[name] = tuple(guarding.guard(each, blocks, design.alpha) for each in workloads.GUARDS)
-    return found
+        guards[name] = tuple(guarding.guard(each, blocks, design.alpha) for each in workloads.GUARDS)
+    return guards
 
 
 def failed_in(counts: tuple[int, int]) -> str:

@@ -15,7 +15,7 @@ from headrace.history import questions
 from headrace.history.archive.files import HOUR_S, MINUTE_S
 from headrace.history.archive.reader import Range, Reader
 from headrace.history.collect.collector import Collector
-from headrace.history.collect.minute import PERFORMANCE_SCHEMA
+from headrace.history.collect.minute import PERFORMANCE_SCHEMA, PROCESS_LIST, class_name
 from headrace.history.collect.watched import Watched
 from headrace.host.monitors import looks_at_server
 from headrace.host.window import Window
@@ -52,12 +52,15 @@ def look_of(watched: Watched) -> Look:
     judgement = judge(evidence, all_rules())
     verdict = conclude(evidence, judgement)
     error = window.errors.get("mysql_status", "")
+    counted = classes(window)
+    sampled = seen(watched) if counted is None and _counts_none(evidence) else None
     return Look(
         at_s,
         refusal="" if is_full(error) else error,
         limiting=limited_by(verdict, judgement),
         sentence=verdict.sentence,
-        classes=classes(window),
+        classes=counted if sampled is None else sampled,
+        is_sampled=sampled is not None,
         connections=connections(evidence, error),
         replicas=replicas(window),
         room=room(evidence),
@@ -74,6 +77,29 @@ def classes(window: Window) -> Mapping[str, Busy] | None:
         for name, time_ns in times.items()
         if time_ns > 0
     }
+
+
+def _counts_none(evidence: Evidence) -> bool:
+    """Whether the server counts no statements, or not for this login."""
+    if evidence.window.errors.get("statements"):
+        return True
+    try:
+        return not evidence.is_on("performance_schema")
+    except NotEnough:
+        return False
+
+
+def seen(watched: Watched) -> Mapping[str, Busy] | None:
+    """The classes of the last looks at the process list. A statement that has run since before them is none that
+    costs by being executed: it does not count."""
+    found = watched.feed.activity
+    if found is None or not found.looks or watched.feed.looked_ago_s:
+        return None
+    counts = {
+        class_name(each.text): each.sightings / found.looks - (each.longest_s >= WINDOW_S)
+        for each in found.classes
+    }
+    return {name: Busy(0.0, sessions) for name, sessions in counts.items() if sessions > 0}
 
 
 def connections(evidence: Evidence, error: str) -> tuple[float, float] | None:
@@ -120,8 +146,9 @@ class Looking:
         self.alerts, self.collector, self.reader = alerts, collector, reader
         #: Host -> what is usual there, and the hour in which it was read.
         self._usual: dict[str, tuple[Usual, int]] = {}
-        #: Hosts whose server gives no times of query classes.
+        #: Hosts of which no query class is known, and those whose classes are only seen in the process list.
         self._blind: set[str] = set()
+        self._sampled: set[str] = set()
         self._began_s = time.time()
         self._beat = time.monotonic()
 
@@ -156,9 +183,16 @@ class Looking:
                 f"Bottlenecks and query classes of {', '.join(learning)} are not called new yet: that takes "
                 f"{LEARNED_HOURS} hours of history."
             )
-        blind = sorted(host for host in self._blind if host in hosts)
-        if blind:
-            yield f"Query classes of {', '.join(blind)} are not watched: performance_schema has none."
+        if blind := sorted(host for host in self._blind if host in hosts):
+            yield (
+                f"Query classes of {', '.join(blind)} are not watched: performance_schema has none, and the "
+                "process list is not read."
+            )
+        if sampled := sorted(host for host in self._sampled if host in hosts):
+            yield (
+                f"Query classes of {', '.join(sampled)} are those of the process list, as performance_schema has "
+                "none: which are new is told, which became slower is unknown."
+            )
         for place, why in self.alerts.problems.items():
             yield f"Not sent to {place}: {why}. It is tried again every minute."
 
@@ -176,16 +210,19 @@ class Looking:
         return known[0]
 
     def _look(self, each: Watched) -> None:
+        look = look_of(each)
+
         def text_of(name: str) -> str:
             span = Range(time.time() - 2 * HOUR_S, time.time())
-            found = questions.texts(self.reader, [each.name], span, PERFORMANCE_SCHEMA, [name]).get(name)
+            source = PROCESS_LIST if look.is_sampled else PERFORMANCE_SCHEMA
+            found = questions.texts(self.reader, [each.name], span, source, [name]).get(name)
             if not found or looks_at_server(found["text"], ", ".join(_tables(found["tables"]))):
                 return ""
             return text.short(text.clean(found["text"]), MOST_TEXT)
 
-        look = look_of(each)
         if not look.problem:
             (self._blind.add if look.classes is None else self._blind.discard)(each.name)
+            (self._sampled.add if look.is_sampled else self._sampled.discard)(each.name)
         self.alerts.look(each.name, look, self.usual_of(each.name), text_of)
 
     def _tell(self, stopped: threading.Event) -> None:

@@ -44,7 +44,8 @@ LOOKS: Mapping[Kind, int] = {kind: 1 if kind is Kind.COLLECTION else 4 for kind 
 
 @dataclass(frozen=True)
 class Busy:
-    """A query class in a look: calls in it, and the mean number of sessions that executed it."""
+    """A query class in a look: calls in it, 0 where nobody counts them, and the mean number of sessions that
+    executed it."""
 
     calls: float
     sessions: float
@@ -59,6 +60,7 @@ class Look:
     """A host at a moment. None is unknown, never nothing. ``problem``: why all of it is;
     ``refusal``: why what the server knows is, although the host answers.
 
+    ``classes`` are those of performance_schema, or, if ``is_sampled``, those that were seen in the process list.
     ``replicas``: channel -> seconds behind, beyond a delay that was asked for; infinite if a thread does not run.
     ``room``: mount point -> bytes available.
     """
@@ -69,6 +71,7 @@ class Look:
     limiting: str | None = None
     sentence: str = ""
     classes: Mapping[str, Busy] | None = None
+    is_sampled: bool = False
     connections: tuple[float, float] | None = None
     replicas: Mapping[str, float] | None = None
     room: Mapping[str, float] | None = None
@@ -105,7 +108,7 @@ def signs_of(look: Look, before: Look | None, usual: Usual, full_within_days: fl
         for kind, known in (
             (Kind.BOTTLENECK, look.limiting),
             (Kind.NEW_CLASS, look.classes),
-            (Kind.SLOWER, look.classes),
+            (Kind.SLOWER, None if look.is_sampled else look.classes),
             (Kind.CONNECTIONS, look.connections),
             (Kind.REPLICA, look.replicas),
             (Kind.DISK, look.room),
@@ -137,12 +140,14 @@ def _bottleneck(look: Look, usual: Usual) -> Iterator[Sign]:
 def _classes(look: Look, usual: Usual) -> Iterator[Sign]:
     classes = look.classes or {}
     total = sum(each.sessions for each in classes.values())
+    past = usual.seen if look.is_sampled else usual.classes
+    is_learned = usual.is_learned and usual.has_learned_classes(look.is_sampled)
     for name, each in classes.items():
         costs = each.sessions >= COST_SESSIONS and each.sessions >= COST_SHARE * total
-        if name not in usual.classes:
+        if name not in past:
             share = each.sessions / (total or 1)
             said = f"It has {each.sessions:.1f} active sessions on average, {share:.0%} of all."
-            is_new = usual.is_learned and costs
+            is_new = is_learned and costs
             yield Sign(Kind.NEW_CLASS, name, said, is_new, each.sessions, COST_SESSIONS / 2)
             continue
         mean_ns = usual.mean_ns(name, look.at_s)
@@ -151,7 +156,7 @@ def _classes(look: Look, usual: Usual) -> Iterator[Sign]:
         ratio = each.mean_ns / mean_ns
         said = f"A call takes {_ms(each.mean_ns)}, {ratio:.1f} times what is usual at this time ({_ms(mean_ns)})."
         more = each.sessions * (1 - 1 / ratio) if ratio > 1 else 0.0
-        is_slower = usual.is_learned and ratio >= SLOWER and more >= COST_SESSIONS / 2 and costs
+        is_slower = is_learned and ratio >= SLOWER and more >= COST_SESSIONS / 2 and costs
         # As a time, not a ratio: what is usual is another time in another hour.
         yield Sign(Kind.SLOWER, name, said, is_slower, each.mean_ns, (1 + SLOWER) / 2 * mean_ns)
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from headrace.history.archive.files import DAY_S, HOUR_S, WEEK_S
 from headrace.history.archive.reader import Range, Reader
-from headrace.history.collect.minute import AVAILABLE, PERFORMANCE_SCHEMA
+from headrace.history.collect.minute import AVAILABLE, PERFORMANCE_SCHEMA, PROCESS_LIST
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,12 +42,15 @@ MOST_KEPT = 10_000
 @dataclass(frozen=True)
 class Usual:
     """By hour (its start, seconds since 1970). ``limits``: what limited the host -> hour -> minutes; ``classes``:
-    class -> hour -> calls and their time in ns; ``room``: mount point -> hour -> least bytes available."""
+    class of performance_schema -> hour -> calls and their time in ns; ``seen``: classes of the process list;
+    ``looked``: hours in which that was looked at; ``room``: mount point -> hour -> least bytes available."""
 
     hours: frozenset[int] = frozenset()
     limits: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     classes: Mapping[str, Mapping[int, tuple[float, float]]] = field(default_factory=dict)
     room: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+    seen: frozenset[str] = frozenset()
+    looked: frozenset[int] = frozenset()
     #: Answers that a host's looks of an hour share.
     _kept: dict[tuple[str, str, int], Any] = field(
         default_factory=dict, init=False, repr=False, compare=False
@@ -57,6 +60,16 @@ class Usual:
     def is_learned(self) -> bool:
         """Whether there is enough of a past to call anything new."""
         return len(self.hours) >= LEARNED_HOURS
+
+    def has_learned_classes(self, is_sampled: bool) -> bool:
+        """Whether that source of classes is old enough: all are new to one that was just turned on."""
+        if is_sampled:
+            return len(self.looked) >= LEARNED_HOURS
+        found: bool = self._asked("counted", "", 0.0, self._has_counted)
+        return found
+
+    def _has_counted(self, *_: Any) -> bool:
+        return len({hour for hours in self.classes.values() for hour in hours}) >= LEARNED_HOURS
 
     def has_limit(self, limiting: str, at_s: float) -> bool:
         """Whether this bottleneck is usual, or is at this time of day."""
@@ -154,12 +167,15 @@ def read(reader: Reader, host: str, now_s: float) -> Usual:
     )
     classes = reader.rows(
         "classes",
-        f"SELECT {hour}, class, SUM(calls) AS calls, SUM(time_ns) AS time_ns FROM rows "
-        "WHERE source = $source GROUP BY ALL",
+        f"SELECT source, {hour}, class, SUM(calls) AS calls, SUM(time_ns) AS time_ns FROM rows "
+        "WHERE source IN ($counted, $seen) GROUP BY ALL",
         host,
         span,
-        source=PERFORMANCE_SCHEMA,
+        counted=PERFORMANCE_SCHEMA,
+        seen=PROCESS_LIST,
     )
+    counted = [row for row in classes if row["source"] == PERFORMANCE_SCHEMA]
+    seen = [row for row in classes if row["source"] == PROCESS_LIST]
     room = reader.rows(
         "metrics",
         f"SELECT {hour}, label, MIN(least) AS least FROM rows WHERE metric = $metric GROUP BY ALL",
@@ -170,8 +186,10 @@ def read(reader: Reader, host: str, now_s: float) -> Usual:
     return Usual(
         frozenset(int(row["t"]) for row in states),
         _by((row["limiting"], row["t"], row["minutes"]) for row in states if row["limiting"]),
-        _by((row["class"], row["t"], (row["calls"] or 0, row["time_ns"] or 0)) for row in classes),
+        _by((row["class"], row["t"], (row["calls"] or 0, row["time_ns"] or 0)) for row in counted),
         _by((row["label"], row["t"], row["least"]) for row in room),
+        frozenset(row["class"] for row in seen),
+        frozenset(int(row["t"]) for row in seen),
     )
 
 

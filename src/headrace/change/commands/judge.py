@@ -106,9 +106,9 @@ def watched(
 
     if not probe.memcached:
         return live.Watch(login, counter), THROUGHPUT
-    found = live.probing(probe.memcached, turn_s, probe.gets_per_s)
-    tell(found.said)
-    return found.watch, response or found.response
+    probing = live.probing(probe.memcached, turn_s, probe.gets_per_s)
+    tell(probing.said)
+    return probing.watch, response or probing.response
 
 
 def judged(

@@ -81,29 +81,29 @@ def _other(step: Step) -> str:
 
 def _guard(guard: Guard) -> Text:
     """``hit rate 94.2 points, -0.1 (-0.3 to +0.1): holds, limit -1``."""
-    watched, found = guard.watched, guard.difference
+    watched, difference = guard.watched, guard.difference
     limit = f"limit {watched.worse * watched.limit:+g} {watched.unit}"
-    if found is None or guard.usual is None:
+    if difference is None or guard.usual is None:
         return Text(f"{watched.name}: {guard.holds}; {limit}", style="yellow")
     ends = (
-        f" ({found.low:+.3g} to {found.high:+.3g})"
-        if found.low is not None and found.high is not None
+        f" ({difference.low:+.3g} to {difference.high:+.3g})"
+        if difference.low is not None and difference.high is not None
         else ""
     )
     style = {Holds.YES: "dim", Holds.NO: "red", Holds.UNKNOWN: "yellow"}[guard.holds]
-    text = f"{watched.name} {guard.usual:.4g}, {found.estimate:+.3g}{ends}: {guard.holds}; {limit}"
+    text = f"{watched.name} {guard.usual:.4g}, {difference.estimate:+.3g}{ends}: {guard.holds}; {limit}"
     return Text(text, style=style)
 
 
 def _guard_json(guard: Guard) -> dict[str, Any]:
-    found = guard.difference
+    difference = guard.difference
     return {
         "name": guard.watched.name,
         "unit": guard.watched.unit,
         "usual": guard.usual,
-        "difference": found.estimate if found else None,
-        "low": found.low if found else None,
-        "high": found.high if found else None,
+        "difference": difference.estimate if difference else None,
+        "low": difference.low if difference else None,
+        "high": difference.high if difference else None,
         "limit": guard.watched.worse * guard.watched.limit,
         "holds": guard.holds,
         "blocks": guard.blocks,

@@ -41,10 +41,10 @@ class Guard:
 
     @property
     def holds(self) -> Holds:
-        found = self.difference
-        if found is None or found.low is None or found.high is None:
+        difference = self.difference
+        if difference is None or difference.low is None or difference.high is None:
             return Holds.UNKNOWN
-        best, worst = sorted(self.watched.worse * end for end in (found.low, found.high))
+        best, worst = sorted(self.watched.worse * end for end in (difference.low, difference.high))
         # Rounding may make 0.1 of the difference of two equal rates.
         limit = self.watched.limit + 1e-9
         return Holds.YES if worst <= limit else Holds.NO if best > limit else Holds.UNKNOWN
