@@ -43,6 +43,8 @@ WRITERS = {
     "experiment/foreign/cells.py: main": "JSON for the program that started it, which bounds it",
     "cli/shell.py: print_json": "JSON, in which control characters are escaped",
     "host/memcached/ask.py: main": "JSON of another host, which the reader bounds",
+    "host/memcached/probe.py: main": "an error's name for the program that started it",
+    "host/memcached/probe.py: line": "JSON for the program that started it, which bounds it",
     "tell/markdown.py: _print": "escaped by `content`",
 }
 #: File: function that makes a page or an answer of a string itself -> why it may.
