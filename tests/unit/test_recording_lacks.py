@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from headrace.cli.shell import app
 from headrace.traffic.commands.recording import lacks
+from headrace.traffic.report.words import position_in_words
 
 
 def test_statements_prepared_before_are_told_with_their_share_and_the_remedy() -> None:
@@ -13,6 +19,15 @@ def test_statements_prepared_before_are_told_with_their_share_and_the_remedy() -
     assert "long_query_time = 0" in said[0]
     assert said[1].startswith("7 sessions were open before the recording began")
     assert "--mysql-database" in said[1]
+
+
+def test_a_position_is_of_a_capture_and_of_nothing_older(tmp_path: Path) -> None:
+    argv = ["record", "slow.log", "--mysql-socket", "/s", "-o", str(tmp_path / "x.rec")]
+    done = CliRunner().invoke(app, argv)
+    assert done.exit_code == 2
+    assert "it needs --interface" in done.output
+    unknown = {"problem": "the server writes no binary log"}
+    assert position_in_words(unknown) == "unknown: the server writes no binary log"
 
 
 def test_one_is_one_and_a_whole_recording_lacks_nothing() -> None:

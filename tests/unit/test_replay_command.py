@@ -107,6 +107,25 @@ def test_what_became_of_kills_is_said_with_its_numbers() -> None:
     assert (said_first["needs"], said_first["doubts"]) == (needs, doubts)
 
 
+@pytest.mark.parametrize(
+    ("position", "words"),
+    [
+        (None, "2027-01-15 08:00:00 UTC. headrace record --interface NAME --mysql-* notes the position"),
+        (
+            {"problem": "", "log": "bin.07", "offset": 4, "gtid": "0-1-5"},
+            "08:00:00 UTC, bin.07:4, GTID 0-1-5.",
+        ),
+        ({"problem": "the server writes no binary log"}, "08:00:00 UTC. headrace record"),
+    ],
+)
+def test_answers_that_differ_name_the_data_to_restore(position: dict[str, Any] | None, words: str) -> None:
+    replayed = Replayed()
+    comparison = {**OTHER, "began_ns": 1_800_000_000 * 10**9, "position": position}
+    replayed.add({"kind": "end", **WINDOW, "invalid": [], "warnings": [], "comparison": comparison})
+    said = " ".join(printed(report.terminal(replayed), width=200).split())
+    assert f"restore the data as of 2027-01-15 {words.removeprefix('2027-01-15 ')}" in said
+
+
 def interval(count: int) -> dict[str, Any]:
     took = {"buckets": [[3000, count]], "min_ns": 800_000_000, "max_ns": 900_000_000}
     return {

@@ -24,7 +24,7 @@ VERBS = ("select", "insert", "update", "delete", "begin")
 
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[Server]:
-    with mariadb(folder / "m") as running:
+    with mariadb(folder / "m", "--log-bin=db7") as running:
         running.sql(
             "CREATE USER sb@'127.0.0.1'", "GRANT ALL ON *.* TO sb@'127.0.0.1'", "CREATE DATABASE sbtest"
         )
@@ -72,7 +72,16 @@ def test_counts_are_the_servers(server: Server, tmp_path: Path, prepared: str, i
         f"port {server.port}",
     ]
     record = [agent, "record", "--interface", interface, "--port", str(server.port)]
-    record += ["--with-literals", "-o", str(recording)]
+    record += [
+        "--with-literals",
+        "-o",
+        str(recording),
+        "--mysql-socket",
+        server.socket,
+        "--mysql-user",
+        "root",
+    ]
+    [(log, offset, *_)] = server.sql("SHOW MASTER STATUS")
     names = [f"Com_{verb}" for verb in VERBS]
     names += ["Com_stmt_prepare", "Com_stmt_execute", "Com_stmt_close"]
     watchers = [subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) for argv in (dump, record)]
@@ -87,6 +96,12 @@ def test_counts_are_the_servers(server: Server, tmp_path: Path, prepared: str, i
             watcher.send_signal(signal.SIGINT)
         errors = [watcher.communicate(timeout=60)[1] for watcher in watchers]
     assert [watcher.returncode for watcher in watchers] == [0, 0], errors
+    info = subprocess.run(
+        [agent, "recording", "info", "--quick", str(recording)], capture_output=True, check=True
+    )
+    position = json.loads(info.stdout)["segments"][0]["position"]
+    assert (position["log"], position["offset"], position["problem"]) == (log, offset, "")
+    assert position["gtid"].startswith("0-")
     for file in (capture, recording):
         coverage, commands = _counts(agent, file, server.port, "command")
         for name in ("gaps", "damaged", "dropped_packets", "unknown_statements", "midstream_sessions"):

@@ -153,6 +153,8 @@ pub fn options_like(
         host: first.host,
         kernel: first.kernel,
         clock_source: first.clock_source,
+        // A part asks for later data, several servers have several positions, and the names in one are a host's own.
+        position: first.position.filter(|_| how.starts_with("filtered")),
         ..Info::of_this_host()
     };
     // Half a recording looks like one whose recorder was killed, and half a day like a quiet day.

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::position::Position;
 use crate::coverage::{Coverage, Named};
 
 /// Stands at the beginning of each session of recording, and again, with its totals, at the end of it.
@@ -23,6 +24,9 @@ pub struct Info {
     pub agent_version: String,
     /// When the recording began, by that host's clock.
     pub created_ns: u64,
+    /// Of the server whose traffic it is; None where nobody asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub position: Option<Position>,
     /// None where the recorder was killed before it could say.
     pub totals: Option<Totals>,
 }

@@ -13,6 +13,7 @@ pub mod fuzzing;
 mod info;
 mod owned;
 mod place;
+mod position;
 mod reader;
 pub mod record;
 mod source;
@@ -27,5 +28,6 @@ mod tests;
 
 pub use frame::{Header, Kind, MAGIC};
 pub use info::{Info, Totals};
+pub use position::Position;
 pub use reader::Reader;
 pub use writer::{Writer, WriterOptions};

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::again::Again;
 use super::edit::{apart, refuse_same_file};
 use super::info::{Info, Totals};
+use super::position::{self, Position};
 use super::reader::Reader;
 use super::writer::{Writer, WriterOptions};
 use crate::capture::{self, CaptureOptions, Limits};
@@ -27,6 +28,7 @@ use base::duration::parse_duration;
 use base::error::AgentError;
 use base::output::print_line;
 use base::stop::StopSignal;
+use mysql::ServerArguments;
 
 #[derive(Args)]
 pub struct RecordArguments {
@@ -67,6 +69,9 @@ pub struct RecordArguments {
     /// Every so often, one JSON line on standard error
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     progress: Option<Duration>,
+    /// With a capture of this moment: the server whose binary log's position the recording notes at its beginning
+    #[command(flatten)]
+    server: ServerArguments,
 }
 
 /// What the reading side and the clock share.
@@ -112,8 +117,14 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<()> {
     // Before the file is there: from now on a signal ends it well.
     let stop = StopSignal::install()?;
     let is_new = !(arguments.append && arguments.output.exists());
-    let (writer, sessions_from) = open(arguments, is_new)?;
-    let result = record(arguments, writer, sessions_from, &stop);
+    let position = position::ask(&arguments.server)?;
+    if position.is_some() && arguments.interface.is_none() && arguments.sources != [PathBuf::from("-")] {
+        let message =
+            "a position is of now, and a file's events are older: name a server only with --interface or -";
+        return Err(AgentError::Input(message.to_owned()).into());
+    }
+    let (writer, sessions_from) = open(arguments, is_new, position.clone())?;
+    let result = record(arguments, writer, sessions_from, &stop, position.as_ref());
     let is_empty = || !Reader::open(&arguments.output).is_ok_and(|reader| reader.span_ns().is_some());
     if result.is_err() && is_new && is_empty() {
         // There is nothing to keep, and what is there would stand in the way of the next attempt.
@@ -123,10 +134,14 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<()> {
 }
 
 /// The recording, and the number from which on its sessions have none.
-fn open(arguments: &RecordArguments, is_new: bool) -> anyhow::Result<(Writer, u64)> {
+fn open(
+    arguments: &RecordArguments,
+    is_new: bool,
+    position: Option<Position>,
+) -> anyhow::Result<(Writer, u64)> {
     let files = arguments.sources.iter().map(|path| path.display().to_string());
     let interface = arguments.interface.iter().map(|name| format!("interface {name}"));
-    let info = Info { sources: files.chain(interface).collect(), ..Info::of_this_host() };
+    let info = Info { sources: files.chain(interface).collect(), position, ..Info::of_this_host() };
     let options = WriterOptions {
         with_literals: arguments.with_literals,
         force: arguments.force,
@@ -145,6 +160,7 @@ fn record(
     writer: Writer,
     sessions_from: u64,
     stop: &StopSignal,
+    position: Option<&Position>,
 ) -> anyhow::Result<()> {
     let shared = Shared {
         writer: Mutex::new(Some(writer)),
@@ -172,7 +188,7 @@ fn record(
         anyhow::bail!("the recording is gone");
     };
     let totals = writer.finish(&coverage)?;
-    print_line(summary(arguments, &totals, began.elapsed())?)?;
+    print_line(summary(arguments, &totals, began.elapsed(), position)?)?;
     unwritten.or(failure).map_or(Ok(()), Err)
 }
 
@@ -320,7 +336,12 @@ fn progress(elapsed: Duration, interval: Duration, events: u64, new: u64, bytes:
     json!({"t_s": t_s, "events": events, "events_per_s": per_second, "bytes": bytes, "cpu_s": cpu_s()})
 }
 
-fn summary(arguments: &RecordArguments, totals: &Totals, elapsed: Duration) -> anyhow::Result<Value> {
+fn summary(
+    arguments: &RecordArguments,
+    totals: &Totals,
+    elapsed: Duration,
+    position: Option<&Position>,
+) -> anyhow::Result<Value> {
     let bytes = door::length(&arguments.output)?;
     #[allow(clippy::cast_precision_loss)]
     let per_event =
@@ -333,6 +354,7 @@ fn summary(arguments: &RecordArguments, totals: &Totals, elapsed: Duration) -> a
         "duration_s": (elapsed.as_secs_f64() * 1000.0).round() / 1000.0,
         "with_literals": arguments.with_literals,
         "totals": totals,
+        "position": position,
     }))
 }
 

@@ -263,6 +263,8 @@ pub fn run(arguments: &ReplayArguments) -> anyhow::Result<()> {
             has_database: accounts.options[0].database.is_some(),
             has_schedule: arguments.speed != Speed::Max,
             hurries: hurries(arguments),
+            began_ns: first_ns,
+            position: reader.info().first().and_then(|info| info.position.clone()),
         },
         shows_progress: arguments.progress,
     };

@@ -8,6 +8,7 @@ use super::kills::Kills;
 use super::queue::Budget;
 use super::refusals::Refusal;
 use super::stats::{ReplayStats, class_lines};
+use crate::recording::Position;
 use base::histogram::Sparse;
 use engine::lines::{ThreadEnd, summary};
 
@@ -25,6 +26,9 @@ pub struct Verdict {
     pub has_schedule: bool,
     /// What makes sessions late besides a slower server: the speed, or waiting for other sessions' commits.
     pub hurries: Option<String>,
+    /// When the recording began, and where the server's binary log stood then.
+    pub began_ns: u64,
+    pub position: Option<Position>,
 }
 
 /// Of all threads.
@@ -109,6 +113,8 @@ impl Results {
                     "set_apart": comparison.set_apart,
                     "own_number": comparison.own_number,
                     "interrupted": comparison.interrupted,
+                    "began_ns": verdict.began_ns,
+                    "position": verdict.position,
                 }),
             );
         }

@@ -11,8 +11,9 @@ import typer
 
 from headrace.base.counted import counted
 from headrace.base.errors import HeadraceError, Refused, StoreError
+from headrace.base.model import ServerLogin
 from headrace.cli.groups import WithCommands
-from headrace.cli.options import CapturePorts, size_option
+from headrace.cli.options import NO_LOGIN, CapturePorts, grouped, size_option
 from headrace.cli.shell import Json, TargetOption, app, on_target, print_json, stderr, stdout, writable
 from headrace.traffic.commands.histograms import histograms
 
@@ -43,6 +44,7 @@ record_app.command(
     invoke_without_command=True,
     epilog="Example: headrace record -t root@db1 /var/log/mysql/slow.log --follow --duration 10m -o db1.rec",
 )
+@grouped
 def record(
     output: Output,
     sources: Annotated[
@@ -70,13 +72,19 @@ def record(
         bool,
         typer.Option("--estimate", help=f"Record {ESTIMATE_S} s, discard it, and report the cost per hour."),
     ] = False,
+    login: ServerLogin = NO_LOGIN,
     as_json: Json = False,
 ) -> None:
-    """Record on a target and copy the file here. Ctrl-C stops the recorder and copies what it has."""
+    """Record on a target and copy the file here. Ctrl-C stops the recorder and copies what it has.
+
+    With --interface and --mysql-*, the position of the server's binary log is noted at the beginning.
+    """
+    if login != NO_LOGIN and not interface:
+        raise typer.BadParameter("--mysql-* notes a position of now: it needs --interface")
     if bool(sources) == bool(interface):
         raise typer.BadParameter("name a SOURCE on the target, or an --interface")
     options = [word for each in port or [] for word in ("--port", str(each))]
-    options += ["--interface", interface] if interface else []
+    options += ["--interface", interface, *login.argv] if interface else []
     options += ["--follow"] if follow else []
     options += ["--with-literals"] if with_literals else []
     if not estimate:
@@ -153,8 +161,15 @@ def _rows_of_record(found: dict[str, Any], output: Path) -> list[tuple[str, str]
         ("size", _size(found)),
         ("literals", "kept" if found["with_literals"] else "not kept: a replay needs --with-literals"),
         ("passwords removed", f"{totals['redacted_events']:,}"),
+        *_rows_of_position(found.get("position")),
     ]
     return rows + _missed(coverage)
+
+
+def _rows_of_position(position: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    from headrace.traffic.report.words import position_in_words
+
+    return [("binary log at its beginning", position_in_words(position))] if position else []
 
 
 def _size(found: dict[str, Any]) -> str:
@@ -321,6 +336,7 @@ def _rows_of_info(found: dict[str, Any]) -> list[tuple[str, str]]:
             "time",
             "-" if first is None else f"{_moment(first)} to {_moment(last)}, {(last - first) / 1e9:,.1f} s",
         ),
+        *_rows_of_position(segments[0].get("position") if segments else None),
         ("events", f"{found['events']:,}"),
         ("literals", literals + anonymised),
         ("size", _size(found)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -14,6 +15,7 @@ from headrace.show.parts import Column, Sentence, Table
 from headrace.show.terminal import show
 from headrace.show.text import clean, count, milliseconds
 from headrace.traffic.replayed import SHOWN, Replayed
+from headrace.traffic.report.words import position_in_words
 
 #: Classes in the table of response time.
 CLASSES = 10
@@ -260,6 +262,7 @@ def _differences(replayed: Replayed, reference: Reference) -> list[RenderableTyp
             (f"{count(different)} of {counted(compared, 'answer differs', 'answers differ')}", "bold red"),
             f" from those of {reference.whole}, in {counted(comparison['classes_different'], 'class', 'classes')}",
         ),
+        *_as_of(comparison, reference),
     ]
     for line in replayed.classes:
         if not line.get("different"):
@@ -280,6 +283,18 @@ def _differences(replayed: Replayed, reference: Reference) -> list[RenderableTyp
                 )
             )
     return parts
+
+
+def _as_of(comparison: Mapping[str, Any], reference: Reference) -> list[RenderableType]:
+    """Which data answer as the recorded ones did; nothing where two servers were compared."""
+    began_ns, position = comparison.get("began_ns"), comparison.get("position")
+    if reference is not RECORDED or not began_ns:
+        return []
+    moment = datetime.fromtimestamp(began_ns / 1e9, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    at = f", {position_in_words(position)}" if position and not position["problem"] else ""
+    what = f"Rows that changed since the recording began answer differently: restore the data as of {moment}{at}."
+    note = "" if at else " headrace record --interface NAME --mysql-* notes the position in the binary log."
+    return [Text(clean(what + note))]
 
 
 def _set_apart(replayed: Replayed, number: int) -> list[RenderableType]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace.base.counted import counted
 from headrace.show import text
@@ -33,6 +33,14 @@ class View:
     details: int = 3
     objective_ns: float | None = None
     plans: Mapping[str, str] = field(default_factory=dict)
+
+
+def position_in_words(position: Mapping[str, Any]) -> str:
+    """Where a server's binary log stood: ``binlog.000012:4567, GTID 0-1-42``, or why that is not known."""
+    if position["problem"]:
+        return f"unknown: {position['problem']}"
+    gtid = f", GTID {position['gtid']}" if position["gtid"] else ""
+    return f"{position['log']}:{position['offset']}{gtid}"
 
 
 # -- What was seen ----------------------------------------------------------------------------------------------

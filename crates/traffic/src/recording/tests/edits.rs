@@ -11,7 +11,7 @@ use crate::event::{Command, Event, Sink};
 use crate::filter::Selection;
 use crate::recording::edit::{merge, refuse_same_file, select};
 use crate::recording::place::Destination;
-use crate::recording::{Reader, Writer, WriterOptions, anonymise};
+use crate::recording::{Position, Reader, Writer, WriterOptions, anonymise};
 use sql::{Order, Scheme};
 
 /// Start, session, what it is.
@@ -195,6 +195,29 @@ fn recordings_with_and_without_literals_do_not_mix() {
     write(&one, &[(1, 1, 4)]);
     Writer::create(&other, &WriterOptions::default()).unwrap().finish(&Coverage::default()).unwrap();
     assert!(merge(&[one, other], &Destination::new(&both, false)).is_err());
+}
+
+/// A replay asks for the data as of there: a part begins later, and an anonymised recording names no host's files.
+#[test]
+fn a_binary_logs_position_stays_where_the_beginning_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let position = Some(Position { log: "db7-bin.000012".to_owned(), offset: 4567, ..Position::default() });
+    let mut options = with_literals();
+    options.info.position.clone_from(&position);
+    let mut writer = Writer::create(&path("a"), &options).unwrap();
+    writer.event(&event(&(1, 1, 4))).unwrap();
+    writer.finish(&Coverage::default()).unwrap();
+    let to = |name| path(name);
+    for (how, name) in [("filtered by user=one", "b"), ("cut from +1s until its end", "c")] {
+        select(&path("a"), &Destination::new(&to(name), false), how, |_| true).unwrap();
+    }
+    merge(&[path("a"), path("b")], &Destination::new(&to("d"), false)).unwrap();
+    let scheme = Scheme { key: [7; 32], ..Scheme::default() };
+    anonymise::run(&path("a"), &Destination::new(&to("e"), false), &scheme).unwrap();
+    let kept = |name| Reader::open(&path(name)).unwrap().info()[0].position.clone();
+    assert_eq!((kept("a"), kept("b")), (position.clone(), position));
+    assert_eq!((kept("c"), kept("d"), kept("e")), (None, None, None));
 }
 
 #[test]
