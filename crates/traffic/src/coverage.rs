@@ -98,6 +98,8 @@ pub struct Coverage {
     pub sessions: u64,
     pub tls_sessions: u64,
     pub midstream_sessions: u64,
+    /// Began before the capture, too, but the server said who they are and what they prepared.
+    pub joined_sessions: u64,
     /// Replicas that fetch the binary log: recognised, and left alone from there on.
     pub replication_sessions: u64,
     /// Sessions of which only one direction was captured, so that no request could be matched with its answer.
@@ -109,6 +111,8 @@ pub struct Coverage {
     pub foreign_sessions: Named,
     /// Executions of statements whose prepare was not seen, or what they bind could not be told behind a gap.
     pub unknown_statements: u64,
+    /// Executions in such sessions whose values cannot be told: their types were sent before the capture.
+    pub unbound_executions: u64,
     /// Requests whose answer was never seen whole.
     pub unanswered: u64,
     /// Packets in all, and those of them that are TCP of the servers.
@@ -201,7 +205,8 @@ impl Coverage {
         // Sessions of one direction began before the capture as well.
         let unknown = self.sessions.saturating_sub(why.total());
         let is_cut = self.cut_packets > 0 && self.gap_bytes > 0;
-        let is_known = self.midstream_sessions.saturating_sub(self.one_sided_sessions) >= unknown;
+        let missed = self.midstream_sessions + self.joined_sessions;
+        let is_known = missed.saturating_sub(self.one_sided_sessions) >= unknown;
         if is_known && (is_cut || self.skipped_bytes > 0) {
             why.add(if is_cut { CUT_SESSIONS } else { UNKNOWN_SESSIONS }, unknown);
         }
@@ -246,11 +251,13 @@ impl Coverage {
         self.sessions += other.sessions;
         self.tls_sessions += other.tls_sessions;
         self.midstream_sessions += other.midstream_sessions;
+        self.joined_sessions += other.joined_sessions;
         self.replication_sessions += other.replication_sessions;
         self.one_sided_sessions += other.one_sided_sessions;
         self.proxied_sessions.merge(&other.proxied_sessions);
         self.foreign_sessions.merge(&other.foreign_sessions);
         self.unknown_statements += other.unknown_statements;
+        self.unbound_executions += other.unbound_executions;
         self.unanswered += other.unanswered;
         self.packets += other.packets;
         self.server_packets += other.server_packets;

@@ -15,6 +15,7 @@ import pytest
 from tests.programs import agent_path
 from tests.replays import TCPDUMP_S
 from tests.servers import Server, mariadb
+from tests.waiting import until
 
 pytestmark = pytest.mark.needs("sysbench", "tcpdump")
 
@@ -24,7 +25,7 @@ VERBS = ("select", "insert", "update", "delete", "begin")
 
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[Server]:
-    with mariadb(folder / "m", "--log-bin=db7") as running:
+    with mariadb(folder / "m", "--log-bin=db7", "--performance-schema=ON") as running:
         running.sql(
             "CREATE USER sb@'127.0.0.1'", "GRANT ALL ON *.* TO sb@'127.0.0.1'", "CREATE DATABASE sbtest"
         )
@@ -117,3 +118,43 @@ def test_counts_are_the_servers(server: Server, tmp_path: Path, prepared: str, i
             assert {verb: verbs[verb] for verb in VERBS} == {verb: told[f"Com_{verb}"] for verb in VERBS}, (
                 file
             )
+
+
+@pytest.mark.path
+def test_sessions_that_were_open_are_those_that_the_server_names(server: Server, tmp_path: Path) -> None:
+    agent, recording = agent_path(), tmp_path / "x.recording"
+    argv = [
+        "sysbench",
+        "--mysql-host=127.0.0.1",
+        f"--mysql-port={server.port}",
+        "--mysql-user=sb",
+        "--threads=2",
+    ]
+    argv += [
+        "--tables=1",
+        "--table-size=1000",
+        "--db-ps-mode=auto",
+        "--time=30",
+        "--rate=40",
+        "oltp_point_select",
+        "run",
+    ]
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as load:
+        try:
+            prepared = "performance_schema.prepared_statements_instances WHERE SQL_TEXT LIKE 'SELECT c%'"
+            until(lambda: server.sql(f"SELECT COUNT(*) FROM {prepared}") == [(2,)])
+            record = [agent, "record", "--interface", "lo", "--port", str(server.port), "--duration", "2s"]
+            record += ["-o", str(recording), "--mysql-socket", server.socket, "--mysql-user", "root"]
+            subprocess.run(record, check=True, capture_output=True)
+        finally:
+            load.terminate()
+    coverage, commands = _counts(agent, recording, server.port, "command")
+    assert (coverage["joined_sessions"], coverage["midstream_sessions"]) == (2, 0), coverage
+    assert commands["execute"] > 10
+    assert coverage["unknown_statements"] == 0
+    info = subprocess.run([agent, "recording", "info", str(recording)], capture_output=True, check=True)
+    found = json.loads(info.stdout)
+    assert [each["name"] for each in found["users"]["names"]] == ["sb"]
+    assert [each["name"] for each in found["databases"]["names"]] == ["sbtest"]
+    _, verbs = _counts(agent, recording, server.port, "class")
+    assert verbs["select"] == commands["execute"]

@@ -17,6 +17,7 @@ mod position;
 mod reader;
 pub mod record;
 mod source;
+mod standing;
 mod state;
 mod template;
 mod text;

@@ -26,18 +26,23 @@ pub struct Position {
     pub problem: String,
 }
 
-/// Asks the server that the arguments name; None if they name none.
+/// The server that the arguments name; None if they name none.
 ///
 /// # Errors
-/// The server does not let us in. What it does not tell is a problem of the position, and none of the recording.
-pub fn ask(login: &ServerArguments) -> anyhow::Result<Option<Position>> {
+/// The server does not let us in.
+pub fn connect(login: &ServerArguments) -> anyhow::Result<Option<Connection>> {
     let Some(options) = login.options(ANSWER)? else { return Ok(None) };
-    let mut connection = Connection::open(&options)
-        .map_err(|error| AgentError::Unreachable(format!("the server at {}: {error}", options.endpoint)))?;
+    let opened = Connection::open(&options);
+    let unreachable = |error| AgentError::Unreachable(format!("the server at {}: {error}", options.endpoint));
+    Ok(Some(opened.map_err(unreachable)?))
+}
+
+/// Where its binary log stands. What it does not tell is a problem of the position, and none of the recording.
+pub fn ask(connection: &mut Connection) -> Position {
     let mut position = Position { at_ns: now_ns(), ..Position::default() };
     let mut refused = None;
     for sql in ASKED {
-        match status(&mut connection, sql, &mut position) {
+        match status(connection, sql, &mut position) {
             Ok(()) => {
                 refused = None;
                 break;
@@ -57,7 +62,7 @@ pub fn ask(login: &ServerArguments) -> anyhow::Result<Option<Position>> {
             position.gtid = row.get(0).map(text).unwrap_or_default();
         });
     }
-    Ok(Some(position))
+    position
 }
 
 fn status(connection: &mut Connection, sql: &str, position: &mut Position) -> Result<(), mysql::Error> {

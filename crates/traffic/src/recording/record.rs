@@ -15,6 +15,7 @@ use super::edit::{apart, refuse_same_file};
 use super::info::{Info, Totals};
 use super::position::{self, Position};
 use super::reader::Reader;
+use super::standing;
 use super::writer::{Writer, WriterOptions};
 use crate::capture::{self, CaptureOptions, Limits};
 use crate::coverage::Coverage;
@@ -22,7 +23,7 @@ use crate::event::{Event, Sink};
 use crate::guard::{self, Pulse};
 use crate::packets::PacketOptions;
 use crate::sources::{self, SourceOptions};
-use crate::wire::{Decoder, WireOptions};
+use crate::wire::{Decoder, Known, WireOptions};
 use base::door;
 use base::duration::parse_duration;
 use base::error::AgentError;
@@ -69,7 +70,6 @@ pub struct RecordArguments {
     /// Every so often, one JSON line on standard error
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     progress: Option<Duration>,
-    /// With a capture of this moment: the server whose binary log's position the recording notes at its beginning
     #[command(flatten)]
     server: ServerArguments,
 }
@@ -117,14 +117,18 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<()> {
     // Before the file is there: from now on a signal ends it well.
     let stop = StopSignal::install()?;
     let is_new = !(arguments.append && arguments.output.exists());
-    let position = position::ask(&arguments.server)?;
-    if position.is_some() && arguments.interface.is_none() && arguments.sources != [PathBuf::from("-")] {
+    let server = position::connect(&arguments.server)?;
+    if server.is_some() && arguments.interface.is_none() {
         let message =
-            "a position is of now, and a file's events are older: name a server only with --interface or -";
+            "a position is of now, and a file's events are older: name a server only with --interface";
         return Err(AgentError::Input(message.to_owned()).into());
     }
+    let (position, known) = match server {
+        Some(mut server) => (Some(position::ask(&mut server)), standing::ask(&mut server)),
+        None => (None, Known::default()),
+    };
     let (writer, sessions_from) = open(arguments, is_new, position.clone())?;
-    let result = record(arguments, writer, sessions_from, &stop, position.as_ref());
+    let result = record(arguments, writer, sessions_from, &stop, (position.as_ref(), known));
     let is_empty = || !Reader::open(&arguments.output).is_ok_and(|reader| reader.span_ns().is_some());
     if result.is_err() && is_new && is_empty() {
         // There is nothing to keep, and what is there would stand in the way of the next attempt.
@@ -160,7 +164,7 @@ fn record(
     writer: Writer,
     sessions_from: u64,
     stop: &StopSignal,
-    position: Option<&Position>,
+    (position, known): (Option<&Position>, Known),
 ) -> anyhow::Result<()> {
     let shared = Shared {
         writer: Mutex::new(Some(writer)),
@@ -175,7 +179,7 @@ fn record(
         let reader = scope.spawn(|| {
             let _done = done;
             match &arguments.interface {
-                Some(name) => capture_all(name, arguments, &shared, stop),
+                Some(name) => capture_all(name, known, arguments, &shared, stop),
                 None => read_all(arguments, &shared),
             }
         });
@@ -249,12 +253,17 @@ fn read_all(
 /// Captures until it is stopped or a limit is reached. What was seen by then is kept in both cases.
 fn capture_all(
     name: &str,
+    known: Known,
     arguments: &RecordArguments,
     shared: &Shared,
     stop: &StopSignal,
 ) -> anyhow::Result<(Coverage, Option<anyhow::Error>)> {
-    let wire =
-        WireOptions { checksum: arguments.with_literals, name: name.to_owned(), ..WireOptions::default() };
+    let wire = WireOptions {
+        checksum: arguments.with_literals,
+        name: name.to_owned(),
+        known,
+        ..WireOptions::default()
+    };
     let mut decoder = Decoder::with_options(|event: &Event<'_>| shared.keep(event, 0, 1), wire);
     let options = CaptureOptions {
         interface: (name != "any").then(|| name.to_owned()),

@@ -1,11 +1,26 @@
 //! The beginning of a session: a balancer's header, and what the session is counted as.
 
+use std::net::SocketAddr;
+
+use super::known::parameters;
 use super::proxied::{Header, Step};
 use super::session::{Phase, Session};
 use super::shared::Shared;
 use crate::stream::Side;
 
 impl Session {
+    /// Takes what the server said of a session that began before the capture.
+    pub fn know(&mut self, client: SocketAddr, shared: &mut Shared<'_>) {
+        let Some(standing) = shared.options.known.take(client) else { return };
+        self.connection = Some(standing.connection);
+        (self.user, self.database, self.is_known) = (standing.user, standing.database, true);
+        for (id, text) in standing.statements {
+            if let Some(parameters) = parameters(&text) {
+                self.statements.insert(id, (&text, false), parameters, shared.options.max_text_bytes);
+            }
+        }
+    }
+
     /// What of a session's first bytes is behind a balancer's header; nothing while all of them may belong to one, None
     /// if there cannot be one.
     pub fn behind_header(&mut self, from: Side, bytes: &[u8], shared: &mut Shared<'_>) -> Option<Vec<u8>> {
@@ -75,8 +90,16 @@ impl Session {
     /// An answer fitted a request, so that it is MySQL whatever its first bytes looked like; or it is encrypted.
     pub fn settle_origin(&mut self, shared: &mut Shared<'_>) {
         if let Some(origin) = self.origin.take() {
-            shared.coverage.midstream_sessions += u64::from(origin.is_missed);
+            self.count_missed(origin.is_missed, shared);
         }
+    }
+
+    /// A session that began before the capture, by whether the server said who it is.
+    fn count_missed(&self, is_missed: bool, shared: &mut Shared<'_>) {
+        let coverage = &mut *shared.coverage;
+        let count =
+            if self.is_known { &mut coverage.joined_sessions } else { &mut coverage.midstream_sessions };
+        *count += u64::from(is_missed);
     }
 
     /// Looks at bytes of a session that is not understood yet; true from where there is no doubt that it is another
@@ -98,7 +121,7 @@ impl Session {
         match origin.other_protocol() {
             Some(name) => shared.coverage.foreign_sessions.add(name, 1),
             None => {
-                shared.coverage.midstream_sessions += u64::from(origin.is_missed);
+                self.count_missed(origin.is_missed, shared);
                 shared.coverage.one_sided_sessions += u64::from(origin.is_one_sided());
             }
         }

@@ -15,6 +15,7 @@ mod client;
 mod connection;
 mod foreign;
 mod inflate;
+mod known;
 mod login;
 mod origin;
 mod proxied;
@@ -33,6 +34,7 @@ use crate::coverage::Coverage;
 use crate::event::Sink;
 use crate::numbers::Numbers;
 use crate::stream::{Opened, Side, Streams};
+pub use known::{Known, Standing};
 use request::Request;
 use session::Session;
 use shared::Shared;
@@ -109,7 +111,10 @@ impl<S: Sink> Decoder<S> {
 
 impl<S: Sink> Streams for Decoder<S> {
     fn opened(&mut self, _time_ns: u64, opened: &Opened) -> anyhow::Result<()> {
-        let session = Box::new(Session::new(opened));
+        let mut session = Box::new(Session::new(opened));
+        if opened.is_midstream {
+            session.know(opened.client, &mut self.shared().0);
+        }
         if let Some(mut before) = self.sessions.insert(opened.session, session) {
             before.cut(&mut self.shared().0)?;
         }

@@ -52,6 +52,8 @@ pub struct Session {
     pub is_verified: bool,
     pub is_logged_in: bool,
     was_lost: bool,
+    /// The server said before the capture who it is.
+    pub is_known: bool,
     /// How it began, until an answer fits a request for the first time.
     pub origin: Option<Box<Origin>>,
     /// Requests that nobody answers, from before that.
@@ -80,6 +82,7 @@ impl Session {
             is_verified: false,
             is_logged_in: false,
             was_lost: false,
+            is_known: false,
             origin: Some(Box::new(Origin::new(opened.is_midstream))),
             unproved: Vec::new(),
             last_side: None,
@@ -258,6 +261,11 @@ impl Session {
                     Ok(bound) => {
                         request.parameter_count = statement.parameters;
                         request.bound = Some(bound);
+                    }
+                    // Types are sent with the first execution, which may have been before.
+                    Err(_) if self.is_known => {
+                        request.is_cut = true;
+                        shared.coverage.unbound_executions += 1;
                     }
                     // Types, or data sent ahead, may lie in a gap.
                     Err(_) if self.was_lost => {

@@ -1,5 +1,6 @@
 //! What the sessions of a decoder share: its options, its sink and its buffers.
 
+use super::known::Known;
 use super::request::Request;
 use crate::coverage::Coverage;
 use crate::event::Sink;
@@ -18,11 +19,19 @@ pub struct WireOptions {
     pub has_times: bool,
     /// Name of the input, for places of damage.
     pub name: String,
+    /// Of sessions that are joined in their middle.
+    pub known: Known,
 }
 
 impl Default for WireOptions {
     fn default() -> Self {
-        WireOptions { checksum: false, max_text_bytes: 64 << 20, has_times: true, name: String::new() }
+        WireOptions {
+            checksum: false,
+            max_text_bytes: 64 << 20,
+            has_times: true,
+            name: String::new(),
+            known: Known::default(),
+        }
     }
 }
 

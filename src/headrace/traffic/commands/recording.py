@@ -77,10 +77,11 @@ def record(
 ) -> None:
     """Record on a target and copy the file here. Ctrl-C stops the recorder and copies what it has.
 
-    With --interface and --mysql-*, the position of the server's binary log is noted at the beginning.
+    With --interface and --mysql-*, the server is asked at the beginning where its binary log stands, whose the
+    open connections are, and what they have prepared.
     """
     if login != NO_LOGIN and not interface:
-        raise typer.BadParameter("--mysql-* notes a position of now: it needs --interface")
+        raise typer.BadParameter("--mysql-* asks the server how it stands now: that needs --interface")
     if bool(sources) == bool(interface):
         raise typer.BadParameter("name a SOURCE on the target, or an --interface")
     options = [word for each in port or [] for word in ("--port", str(each))]
@@ -203,15 +204,23 @@ def lacks(coverage: Mapping[str, Any], events: int) -> list[str]:
         share = f"{unknown:,} of {counted(events, 'event')} ({unknown / max(events, 1):.0%})"
         said.append(
             f"{share} execute statements that were prepared before the recording began. Their text is not known: "
-            "a digest cannot name them, and a replay leaves them out. Record again and let the application's pool "
-            "open new connections meanwhile, or record the slow log with long_query_time = 0, which has them as "
-            "text with their values."
+            "a digest cannot name them, and a replay leaves them out. Record again with --interface and "
+            "--mysql-*: a server with performance_schema tells what its connections have prepared. Or let the "
+            "application's pool open new connections meanwhile, or record the slow log with long_query_time = 0, "
+            "which has them as text with their values."
+        )
+    if unbound := int(coverage.get("unbound_executions") or 0):
+        share = f"{unbound:,} of {counted(events, 'event')} ({unbound / max(events, 1):.0%})"
+        said.append(
+            f"{share} execute statements that were prepared before the recording began, and their drivers sent "
+            "the types of the values only then. A digest has them; a replay leaves them out. Let the "
+            "application's pool open new connections while you record."
         )
     if midstream := int(coverage.get("midstream_sessions") or 0):
         sessions = f"{counted(midstream, 'session')} {'was' if midstream == 1 else 'were'}"
         said.append(
             f"{sessions} open before the recording began, so user and database are not known: give a replay "
-            "--mysql-database."
+            "--mysql-database, or record again with --interface and --mysql-*: the server knows them."
         )
     return said
 
@@ -235,11 +244,13 @@ def _missed(coverage: dict[str, Any]) -> list[tuple[str, str]]:
         "unknown_databases": "events of an unknown database",
         "tls_sessions": "sessions with TLS",
         "midstream_sessions": "sessions already open at the start",
+        "joined_sessions": "sessions already open, named by the server",
         "one_sided_sessions": "sessions of which one direction was captured",
         "dropped_packets": "packets dropped",
         "cut_packets": "packets truncated",
         "gaps": "gaps in streams",
         "unknown_statements": "executions of unknown statements",
+        "unbound_executions": "executions without their values",
         "unanswered": "requests without a response",
     }
     missed = [(name, f"{coverage[key]:,}") for key, name in names.items() if coverage.get(key)]

@@ -172,6 +172,8 @@ def _sessions(coverage: Mapping[str, int], of: Mapping[str, int]) -> list[tuple[
         )
     if of["midstream_sessions"]:
         line += f"; {of['midstream_sessions']:,} began before the capture: user and database unknown"
+    if of["joined_sessions"]:
+        line += f"; {of['joined_sessions']:,} began before the capture, and the server named them"
     if proxied := by_name(coverage, "proxied_sessions"):
         line += f"; announced by a balancer: {listed(proxied)}"
     return [(line, missing + of["midstream_sessions"] > 0)]
@@ -234,8 +236,9 @@ COVERAGE = (
     "read_events", "events", "bytes", "skipped_bytes", "damaged", "lost_events", "sampled_events",
     "represented_events", "summarised_events", "throttled_events", "throttled_ns", "touched_lines",
     "unterminated_events", "unread_times", "unread_accounts", "unknown_databases", "other_lines", "sessions",
-    "tls_sessions", "midstream_sessions", "one_sided_sessions",
-    "unknown_statements", "unanswered", "packets", "dropped_packets", "cut_packets", "retransmitted_packets",
+    "tls_sessions", "midstream_sessions", "joined_sessions", "one_sided_sessions",
+    "unknown_statements", "unbound_executions", "unanswered", "packets", "dropped_packets", "cut_packets",
+    "retransmitted_packets",
     "gaps", "gap_bytes", "other_packets", "filtered", "undated", "others",
 )  # fmt: skip
 #: Coverage -> what it is, of one and of several.

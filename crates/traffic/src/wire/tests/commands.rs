@@ -2,9 +2,10 @@
 
 use mysql_common::constants::CapabilityFlags as Flags;
 
-use super::{COLUMN, END, EOF, Kept, NEW, OK, OLD, Talk, decode, greeting, hello};
-use crate::event::{Command, Outcome};
-use crate::stream::Side;
+use super::{COLUMN, END, EOF, Kept, NEW, OK, OLD, Talk, decode, greeting, hello, keep, opened};
+use crate::event::{Command, Event, Outcome};
+use crate::stream::{Opened, Side, Streams};
+use crate::wire::{Decoder, Known, Standing, WireOptions};
 use mysql::frames::encode;
 
 const LONG_DATA: Command = Command::Other(0x18);
@@ -355,4 +356,46 @@ fn the_number_of_a_connection_is_that_of_its_greeting() {
     assert!(events.iter().all(|event| event.connection == Some(7)));
     // COM_PROCESS_KILL says whom it ends.
     assert_eq!((events[2].command, events[2].statement), (Command::Other(0x0C), Some(298)));
+}
+
+/// What a server said before the capture names a session that is joined, once, and its statements; the types of values
+/// come with their first execution or not at all.
+#[test]
+fn a_session_that_is_joined_is_who_the_server_says() {
+    let standing = Standing {
+        connection: 9,
+        user: b"app".to_vec(),
+        database: b"shop".to_vec(),
+        statements: vec![(7, b"update t set a = ? where b = ?".to_vec()), (8, b"select 'open ?".to_vec())],
+    };
+    let known = Known::new([(opened(true).client, standing)].into());
+    let mut talk = Talk::default();
+    talk.client(0, b"\x0e").server(1, &[OK]);
+    talk.client(0, &execute(7, &[0, 0, 9, 0, 0, 0, 2, b'y', b'o'])).server(1, &[OK]);
+    talk.client(0, &execute(7, &[0, 1, 3, 0, 0xFD, 0, 5, 0, 0, 0, 2, b'h', b'i'])).server(1, &[OK]);
+    talk.client(0, &execute(8, &[0, 1])).server(1, &[OK]);
+    let mut events = Vec::new();
+    let sink = |event: &Event<'_>| {
+        events.push((keep(event), event.is_cut));
+        Ok(())
+    };
+    let mut decoder = Decoder::with_options(sink, WireOptions { known, ..WireOptions::default() });
+    for session in [1, 2] {
+        decoder.opened(0, &Opened { session, ..opened(true) }).unwrap();
+        for (side, bytes) in &talk.said {
+            decoder.bytes(5, session, *side, bytes).unwrap();
+        }
+    }
+    let coverage = decoder.finish().unwrap();
+    assert_eq!((coverage.joined_sessions, coverage.midstream_sessions), (1, 1));
+    assert_eq!((coverage.unbound_executions, coverage.unknown_statements, coverage.damaged), (1, 4, 0));
+    let executions: Vec<_> =
+        events.iter().filter(|(event, _)| event.command == Command::Execute).take(3).collect();
+    let texts: Vec<_> = executions.iter().map(|(event, is_cut)| (event.text.as_str(), *is_cut)).collect();
+    let text = "update t set a = ? where b = ?";
+    assert_eq!(texts[..2], [(text, true), (text, false)]);
+    assert!(executions[..2].iter().all(|(event, _)| {
+        (event.user.as_str(), event.database.as_str(), event.connection) == ("app", "shop", Some(9))
+    }));
+    assert!(events.iter().skip(4).all(|(event, _)| event.user.is_empty() && event.connection.is_none()));
 }

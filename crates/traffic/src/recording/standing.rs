@@ -1,0 +1,74 @@
+//! Asks a server which connections it has, so that a capture that joins them knows who they are and what they prepared.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+
+use mysql::{Connection, Row};
+
+use crate::wire::{Known, Standing};
+
+const CONNECTIONS: &str = "SELECT ID, USER, HOST, DB FROM information_schema.PROCESSLIST";
+const STATEMENTS: &str = "SELECT t.PROCESSLIST_ID, s.STATEMENT_ID, s.SQL_TEXT \
+    FROM performance_schema.prepared_statements_instances s \
+    JOIN performance_schema.threads t ON t.THREAD_ID = s.OWNER_THREAD_ID \
+    WHERE s.STATEMENT_NAME IS NULL AND s.SQL_TEXT IS NOT NULL";
+
+/// What the login may see of them. A server without `performance_schema` tells no statements.
+#[must_use]
+pub fn ask(connection: &mut Connection) -> Known {
+    let mut by_id: HashMap<u64, (SocketAddr, Standing)> = HashMap::new();
+    // Without the privilege PROCESS these are the login's own, and a list that breaks off is none.
+    let listed = connection.query(CONNECTIONS, |_, row| {
+        let Some(id) = number(row, 0) else { return };
+        let host = String::from_utf8_lossy(row.get(2).unwrap_or_default()).into_owned();
+        let Some(client) = address(&host) else { return };
+        let text = |column| row.get(column).unwrap_or_default().to_vec();
+        let standing = Standing { connection: id, user: text(1), database: text(3), ..Standing::default() };
+        by_id.insert(id, (client, standing));
+    });
+    if listed.is_err() {
+        return Known::default();
+    }
+    let _ = connection.query(STATEMENTS, |_, row| {
+        let (Some(id), Some(statement)) = (number(row, 0), number(row, 1)) else { return };
+        let (Some((_, standing)), Ok(statement)) = (by_id.get_mut(&id), u32::try_from(statement)) else {
+            return;
+        };
+        standing.statements.push((statement, row.get(2).unwrap_or_default().to_vec()));
+    });
+    Known::new(by_id.into_values().collect())
+}
+
+fn number(row: &Row<'_>, column: usize) -> Option<u64> {
+    std::str::from_utf8(row.get(column)?).ok()?.parse().ok()
+}
+
+/// `10.0.0.7:51234`, `[::1]:51234` or `::1:51234`, and `localhost:51234`; None for names and sockets.
+fn address(host: &str) -> Option<SocketAddr> {
+    let (host, port) = host.rsplit_once(':')?;
+    let port = port.parse().ok()?;
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let ip = if host == "localhost" { IpAddr::from([127, 0, 0, 1]) } else { host.parse().ok()? };
+    Some(SocketAddr::new(ip.to_canonical(), port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::address;
+
+    #[test]
+    fn clients_by_address() {
+        for (host, expected) in [
+            ("10.0.0.7:51234", Some("10.0.0.7:51234")),
+            ("localhost:5", Some("127.0.0.1:5")),
+            ("::1:5", Some("[::1]:5")),
+            ("[2001:db8::7]:5", Some("[2001:db8::7]:5")),
+            ("::ffff:10.0.0.7:5", Some("10.0.0.7:5")),
+            ("db-client.example:5", None),
+            ("localhost", None),
+            ("10.0.0.7", None),
+        ] {
+            assert_eq!(address(host), expected.map(|text| text.parse().unwrap()), "{host}");
+        }
+    }
+}
