@@ -8,10 +8,10 @@ use mysql::{Connection, Row};
 use crate::wire::{Known, Standing};
 
 const CONNECTIONS: &str = "SELECT ID, USER, HOST, DB FROM information_schema.PROCESSLIST";
-const STATEMENTS: &str = "SELECT t.PROCESSLIST_ID, s.STATEMENT_ID, s.SQL_TEXT \
+/// `MySQL` finds no row whose name is NULL when it is asked for those.
+const STATEMENTS: &str = "SELECT t.PROCESSLIST_ID, s.STATEMENT_ID, s.SQL_TEXT, s.STATEMENT_NAME \
     FROM performance_schema.prepared_statements_instances s \
-    JOIN performance_schema.threads t ON t.THREAD_ID = s.OWNER_THREAD_ID \
-    WHERE s.STATEMENT_NAME IS NULL AND s.SQL_TEXT IS NOT NULL";
+    JOIN performance_schema.threads t ON t.THREAD_ID = s.OWNER_THREAD_ID";
 
 /// What the login may see of them. A server without `performance_schema` tells no statements.
 #[must_use]
@@ -34,7 +34,10 @@ pub fn ask(connection: &mut Connection) -> Known {
         let (Some((_, standing)), Ok(statement)) = (by_id.get_mut(&id), u32::try_from(statement)) else {
             return;
         };
-        standing.statements.push((statement, row.get(2).unwrap_or_default().to_vec()));
+        // One with a name was prepared by PREPARE: no client executes it by its number.
+        if let (Some(text), true) = (row.get(2), row.get(3).is_none_or(<[u8]>::is_empty)) {
+            standing.statements.push((statement, text.to_vec()));
+        }
     });
     Known::new(by_id.into_values().collect())
 }
