@@ -55,3 +55,23 @@ def test_a_candidate_of_a_table_with_a_dot_can_be_applied() -> None:
     assert found.place == "shop.`a.b`(`x.y`)"
     assert applied.index_of(found.place).columns == ("x.y",)
     assert found.ddl.startswith("ALTER TABLE `shop`.`a.b` ADD INDEX `hr_x.y` (`x.y`)")
+
+
+@pytest.mark.parametrize(
+    ("table", "is_dotted", "expected"),
+    [
+        ("shop.orders", False, ["shop.orders"]),
+        ("orders", False, ["x.orders", "`y.z`.orders"]),
+        ("`shop.eu`.orders", False, ["`shop.eu`.orders"]),
+        ("`a.b`", False, ["x.`a.b`", "`y.z`.`a.b`"]),
+        # The digest has neither backticks nor a word on which of the dots is a name's.
+        ("p.q.t", False, ["p.`q.t`", "`p.q`.t", "x.`p.q.t`", "`y.z`.`p.q.t`"]),
+        ("a.b", True, ["a.b", "x.`a.b`", "`y.z`.`a.b`"]),
+        ("shop.", False, []),
+        ("", False, []),
+    ],
+)  # fmt: skip
+def test_a_table_is_asked_for_in_every_database_that_it_may_be_in(
+    table: str, is_dotted: bool, expected: list[str]
+) -> None:
+    assert names.places(table, ["x", "y.z", ""], may_be_dotted=is_dotted) == expected

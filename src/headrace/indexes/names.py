@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 _PLAIN = re.compile(r"[\w$-]+")
 _NAME = r"\s*(?:`(?:[^`]|``)+`|[^`.,()\s][^`.,()]*)\s*"
@@ -23,6 +24,22 @@ def quoted(name: str) -> str:
 def parts(text: str) -> tuple[str, ...]:
     """The names of a dotted one; none if it is not written so."""
     return _each(text) if _DOTTED.fullmatch(text) else ()
+
+
+def places(table: str, databases: Iterable[str], *, may_be_dotted: bool = False) -> list[str]:
+    """``DATABASE.TABLE``, written, of all that a class's table may be: one without a database is in any of these.
+
+    A digest writes names without backticks, so of three words with dots between them one name has a dot.
+    """
+    if "`" in table:
+        found = parts(table)
+        pairs = [(found[0], found[1])] if len(found) == 2 else [(each, found[0]) for each in databases if found]
+    else:
+        words = table.split(".")
+        pairs = [(".".join(words[:i]), ".".join(words[i:])) for i in range(1, len(words))]
+        if len(words) != 2 or may_be_dotted:
+            pairs += [(each, table) for each in databases]
+    return [written(database, name) for database, name in pairs if database and name]
 
 
 def index_parts(text: str) -> tuple[tuple[str, ...], tuple[str, ...]] | None:

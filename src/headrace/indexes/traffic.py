@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from headrace.indexes.names import parts, places
 from headrace.indexes.repeated import Sent
 from headrace.indexes.statement import Statement
 from headrace.traffic.digests.classes import Digest, QueryClass
@@ -56,14 +57,10 @@ def tables(digest: Digest, most: int) -> list[str]:
     names: dict[str, None] = {}
     for each in [one for one in digest.classes if one.name != OTHERS and one.tables][:most]:
         for written in each.tables:
-            plain = written.replace("`", "")
-            database, dot, name = plain.partition(".")
-            places = [(database, name)] if dot else []
             # Of `a.b` the digest has a.b, which may be a table's name as well as two names.
-            if not dot or _DOTTED.search(str(each.sample.get("text") or "")):
-                places += [(one, plain) for one in _databases(each)]
-            names |= {f"{one}.{table}": None for one, table in places if one and one.lower() not in _NO_TABLE}
-    return list(names)
+            is_dotted = _DOTTED.search(str(each.sample.get("text") or "")) is not None
+            names |= dict.fromkeys(places(written, _databases(each), may_be_dotted=is_dotted))
+    return [name for name in names if parts(name)[0].lower() not in _NO_TABLE]
 
 
 def _databases(each: QueryClass) -> Iterable[str]:

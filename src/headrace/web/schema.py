@@ -9,6 +9,7 @@ from headrace.base import received
 from headrace.base.counted import counted
 from headrace.base.errors import NotReady
 from headrace.history.collect.watched import Watched, server_of
+from headrace.indexes.names import places
 from headrace.lab.volumes.device import size_text
 from headrace.web import lacking
 
@@ -19,12 +20,7 @@ ASK_S = 15.0
 
 def names_of(tables: Sequence[str], databases: Sequence[str]) -> list[str]:
     """DATABASE.TABLE of the tables of a class. One that is written without its database may be in any of these."""
-    found: dict[str, None] = {}
-    for table in tables:
-        parts = [part.strip().strip("`") for part in table.split(".", 1)]
-        qualified = [parts] if len(parts) == 2 else [[database, parts[0]] for database in databases]
-        found |= dict.fromkeys(".".join(each) for each in qualified if all(each))
-    return list(found)[:MOST]
+    return list(dict.fromkeys(name for table in tables for name in places(table.strip(), databases)))[:MOST]
 
 
 async def ask(watched: Watched, tables: Sequence[str], databases: Sequence[str], text: str = "") -> str:

@@ -205,12 +205,28 @@ fn indexes(connection: &mut Connection, place: &str) -> Result<Vec<Index>, Error
     Ok(indexes)
 }
 
+/// `DATABASE.TABLE`, either between backticks or not: without them a database has no dot.
 fn parse(text: &str) -> Result<Wanted, String> {
-    match text.split_once('.') {
-        Some((database, name)) if !database.is_empty() && !name.is_empty() => {
-            Ok(Wanted { database: database.to_owned(), name: name.to_owned() })
+    name(text, Some('.'))
+        .and_then(|(database, rest)| Some(Wanted { database, name: name(rest.strip_prefix('.')?, None)?.0 }))
+        .filter(|wanted| !wanted.database.is_empty() && !wanted.name.is_empty())
+        .ok_or_else(|| "a table is DATABASE.TABLE".to_owned())
+}
+
+/// The name at the beginning, and what is behind it; without backticks it goes on to `end`.
+fn name(text: &str, end: Option<char>) -> Option<(String, &str)> {
+    let Some(quoted) = text.strip_prefix('`') else {
+        let at = end.map_or(Some(text.len()), |end| text.find(end))?;
+        return Some((text[..at].to_owned(), &text[at..]));
+    };
+    let mut at = 0;
+    loop {
+        at += quoted[at..].find('`')?;
+        if !quoted[at + 1..].starts_with('`') {
+            let rest = &quoted[at + 1..];
+            return (end.is_some() || rest.is_empty()).then(|| (quoted[..at].replace("``", "`"), rest));
         }
-        _ => Err("a table is DATABASE.TABLE".to_owned()),
+        at += 2;
     }
 }
 
@@ -222,7 +238,15 @@ mod tests {
     fn a_table_has_a_database() {
         let wanted = Wanted { database: "shop".to_owned(), name: "a.b".to_owned() };
         assert_eq!(parse("shop.a.b"), Ok(wanted));
-        for text in ["", "orders", ".orders", "shop."] {
+        for (text, database, name) in [
+            ("`shop.eu`.orders", "shop.eu", "orders"),
+            ("`a``b`.`c.d`", "a`b", "c.d"),
+            ("shop.`a``b`", "shop", "a`b"),
+        ] {
+            let wanted = Wanted { database: database.to_owned(), name: name.to_owned() };
+            assert_eq!(parse(text), Ok(wanted), "{text}");
+        }
+        for text in ["", "orders", ".orders", "shop.", "`shop`", "`shop.t", "shop.`t`x", "``.t", "`a`t"] {
             assert!(parse(text).is_err(), "{text}");
         }
     }

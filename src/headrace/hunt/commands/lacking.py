@@ -76,13 +76,10 @@ def _costliest(snapshot: Snapshot) -> list[tuple[Digest, Mapping[str, int]]]:
 
 
 async def _schema(agent: Agent, login: ServerLogin, known: Digest) -> Schema:
-    from headrace.indexes.names import parts
+    from headrace.indexes.names import places
     from headrace.indexes.schema import read
 
-    names = []
-    for table in known.tables:
-        *database, name = parts(table) or (table.replace("`", ""),)
-        names.append(f"{database[0] if database else known.schema}.{name}")
+    names = [name for table in known.tables for name in places(table, [known.schema])]
     answer = await agent.text("tables", *login.argv, "--", *names[:MOST_TABLES], timeout_s=ASK_S)
     return read(agent.document("tables", line) for line in received.lines(answer))
 
