@@ -516,12 +516,116 @@ def test_a_reset_is_one_whichever_counter_shows_it_and_hides_no_errors() -> None
         follower.since(0, through_resets=True)
 
 
+#: Counters at two seconds, and the one with FLUSH STATUS between; the server's own age is ``100 + t_s``.
+FLUSHED: list[tuple[dict[str, float], dict[str, float]]] = [
+    ({"aborted_clients": 0}, {"aborted_clients": 0}),  # 50 in between: nothing shows them
+    ({"aborted_clients": 5}, {"aborted_clients": 5}),
+    ({"aborted_clients": 5}, {"aborted_clients": 7}),  # 25, then a reset, then 7
+    ({}, {}),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), FLUSHED)
+def test_a_reset_that_no_counter_shows_is_one(before: dict[str, float], after: dict[str, float]) -> None:
+    """Measured on MariaDB 10.11 and 11.8, and MySQL 8.0 and 9.7: queries go on, and some errors begin again."""
+    follower = Follower()
+    follower.take(status(1, 1000, uptime_since_flush_status=101, **before))
+    follower.take(status(2, 2000, uptime_since_flush_status=102, **before))
+    assert follower.since(0).errors == 0
+    follower.take(status(3, 3000, uptime_since_flush_status=1, **after))
+    with pytest.raises(CountersReset) as raised:
+        follower.since(0)
+    assert type(raised.value) is CountersReset
+    assert follower.since(0, through_resets=True).queries > 0
+    # The clock was set back to before the reset: it is shown as an unsigned number, and says nothing.
+    follower.take(status(4, 4000, uptime_since_flush_status=2**64 - 3600, **after))
+    assert follower.since(3 * 10**9).queries > 0
+
+
+@pytest.mark.parametrize(
+    ("ages", "is_restart"),
+    [
+        # A crash just after the start: the next server has answered more since.
+        ((5, 1), True),
+        ((3, 4), False),
+        ((9, 0), True),
+        ((7, 8), False),
+        # The clock was set back, by an hour, and to before the start.
+        ((9000, 5401), False),
+        ((100, -3499), False),
+        # Of the same age, to the second.
+        ((1, 1), False),
+    ],
+)
+def test_a_server_that_is_younger_than_the_time_between_was_restarted(
+    ages: tuple[float, float], is_restart: bool
+) -> None:
+    follower = Follower()
+    for t_s, (questions, age) in enumerate(zip((100, 90_000), ages, strict=True), 1):
+        follower.take(status(t_s, questions, uptime=age))
+    if is_restart:
+        with pytest.raises(Restarted):
+            follower.since(0, through_resets=True)
+        assert follower.pool(60) == (0, None)
+    else:
+        assert follower.since(0).queries > 0
+
+
+def test_a_server_that_takes_long_to_answer_was_not_restarted() -> None:
+    """Its age is of when it began to answer, half a minute after it was asked."""
+    follower = Follower()
+    follower.take({**status(1, 100, uptime=31), "cost_ns": 30 * 10**9})
+    follower.take(status(32, 200, uptime=32))
+    assert follower.since(0, through_resets=True).queries > 0
+
+
+def test_a_counter_that_was_not_there_is_neither_an_error_nor_none() -> None:
+    follower = Follower()
+    follower.take(status(1, 1000))
+    follower.take(status(2, 2000, innodb_deadlocks=5000))
+    assert follower.since(0, through_resets=True).errors == 0
+    with pytest.raises(CountersReset):
+        follower.since(0)
+
+
+def test_threads_that_are_not_seen_any_more_are_not_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the process list a slow server has no time per query, and would pass its limit."""
+    ours = 0
+    monkeypatch.setattr("headrace.rollout.watch.time.monotonic_ns", lambda: ours)
+    follower = Follower()
+    for number in range(40):
+        ours = number * 10**9
+        follower.take(status(number, 1000.0 * number))
+        if number < 20:
+            follower.take(processlist(number, 4))
+        else:
+            record = {"t_ns": ours, "sampler": "processlist", "ok": False, "error": "Access denied"}
+            follower.take(record)
+        window = follower.since((number - 5) * 10**9)
+        assert bool(window.broken) == (number >= 30), number
+    assert window.broken == "its process list is unknown for 20 s: Access denied"
+    assert tripped(window, [], Limits()) == window.broken
+
+
 NO_COUNTERS: list[Any] = [math.nan, math.inf, -1, "7", "nan", None, [], 2**70]
 NO_RECORDS: list[dict[str, Any]] = [
     *({"values": each} for each in (7, {"questions": 7})),
     *({"t_ns": each} for each in (None, "x", math.nan, -1)),
     *({"values": {"questions": {"": each}, "uptime": {"": 1}}} for each in NO_COUNTERS),
-    *({"values": {"aborted_clients": {"": each}, "uptime": {"": 1}}} for each in NO_COUNTERS),
+    *(
+        {"values": {"questions": {"": 9}, "aborted_clients": {"": each}, "uptime": {"": 1}}}
+        for each in NO_COUNTERS
+    ),
+    # A server without its count of queries would be an idle one, which is only watched.
+    *({"values": each} for each in ({"uptime": {"": 1}}, {"questions": {"": 7}}, {"questions": {}})),
+    *({"values": {"questions": {"": 9}, "uptime": {"": each}}} for each in (math.nan, "x", None)),
+    *(
+        {"values": {"questions": {"": 9}, "uptime": {"": 1}, "uptime_since_flush_status": {"": each}}}
+        for each in (math.nan, math.inf, "x", None, 2**70)
+    ),
+    {"values": {"questions": {"": 9}, "uptime": {"": 1}, "aborted_clients": {}}},
+    {"cost_ns": math.nan},
+    {"sampler": "processlist", "values": {}},
     {"sampler": "replication", "values": {"lag_s": {"": math.nan}}},
     {"sampler": "replication", "values": {"lag_s": {"": "7"}}},
     {"sampler": "processlist", "values": {"serving": {"": []}}},
@@ -653,8 +757,11 @@ def test_a_lag_is_not_used_long_after_it_was_said(monkeypatch: pytest.MonkeyPatc
     assert window.broken == "its replication is unknown for 19 s: lost connection"
     assert tripped(window, [], Limits()) == window.broken
     assert second(20, ok=True, values=said).broken == ""
+    # Its source was taken from it: a lag that nobody has would pass whatever happens.
+    assert second(21, ok=True, values={}).broken == "it replicates no more by its 1 channel the default"
     # A server that replicates from nobody has no lag to be unknown.
-    second(21, ok=True, values={})
-    for number in range(22, 50):
+    follower = Follower()
+    second(22, ok=True, values={})
+    for number in range(23, 50):
         window = second(number, ok=False, error="lost connection")
     assert (window.lag_s, window.broken) == (None, "")

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from headrace.base.counted import counted
 from headrace.base.errors import HeadraceError, TargetError
 from headrace.base.model import ServerLogin
 from headrace.base.received import number
@@ -35,8 +36,12 @@ ERRORS = (
 )
 #: A host's clock that moves by more against ours was set.
 STEP_NS = 10**9
-#: Replication of a server that goes on answering is unknown after this, or after so many samples.
+#: What a server that goes on answering says no more is unknown after this, or after so many samples.
 STALE_S, STALE_SAMPLES = 10.0, 3
+#: An uptime is in whole seconds: below this a server and the one that replaced it may be of the same age.
+YOUNG_S = 2.0
+#: A time before its start, which a clock that was set back brings, is shown as a number without a sign.
+MOST_AGE_S = 2.0**62
 #: A node's ``wsrep_local_state``.
 DONOR, SYNCED = 2, 4
 #: Readings that are kept: of a day, one a second.
@@ -58,6 +63,10 @@ class Reading:
     #: Of each of ERRORS that the server has. Their sum would hide one that began again behind one that grew.
     errors: Mapping[str, float]
     uptime_s: float
+    #: How old it was when its counters were last reset; None if it does not say.
+    reset_at_s: float | None = None
+    #: How long it took to answer: its uptime is of some moment in that time.
+    took_s: float = 0.0
     #: The buffer pool: pages of data, pages that had to be read.
     pages: float = 0.0
     misses: float = 0.0
@@ -93,6 +102,10 @@ class Follower:
     #: When a replica last said how it replicates, in the time of the readings, and why it does not since.
     _replicated_ns: int | None = None
     _replication_problem: str = ""
+    #: Channels by which it has replicated.
+    _channels: set[str] = field(default_factory=set)
+    #: Why the process list does not come any more.
+    _list_problem: str = ""
 
     async def read(self, lines: AsyncIterator[dict[str, Any]]) -> None:
         """Until the lines end. A record that cannot be is the ``problem`` until the next one that can."""
@@ -114,23 +127,18 @@ class Follower:
             self.is_refused = self.is_refused or record.get("sampler") == "mysql_status"
             if record.get("sampler") == "replication":
                 self._replication_problem = self.problem
+            elif record.get("sampler") == "processlist":
+                self._list_problem = self.problem
             return
         self.asked += round(_number(values, "statements") or 1)
         t_ns = self._steady(round(number(record["t_ns"], least=0)))
         if record.get("sampler") == "replication":
             self._replication(values, t_ns)
         elif record.get("sampler") == "processlist":
-            self.serving.append((t_ns, _number(values, "serving")))
+            self.serving.append((t_ns, number(values["serving"][""], least=0)))
+            self._list_problem = ""
         elif record.get("sampler") == "mysql_status" and values:
-            reading = Reading(
-                t_ns,
-                _number(values, "questions"),
-                {name: _number(values, name) for name in ERRORS if name in values},
-                _number(values, "uptime"),
-                _number(values, "innodb_buffer_pool_pages_data"),
-                _number(values, "innodb_buffer_pool_reads"),
-                self.asked,
-            )
+            reading = _reading(record, values, t_ns, self.asked)
             if self.is_node:
                 self._node(values)
             self.problem, self.is_refused = "", False
@@ -165,8 +173,11 @@ class Follower:
 
     def _replication(self, values: Mapping[str, Any], t_ns: int) -> None:
         lags = [number(each, least=0) for each in (values.get("lag_s") or {}).values()]
-        self._replicated_ns = t_ns if values.get("lag_s") or values.get("io_running") else None
+        channels = {*(values.get("lag_s") or {}), *(values.get("io_running") or {})}
+        self._replicated_ns = t_ns if channels else None
         self._replication_problem = ""
+        gone = sorted(each or "the default" for each in self._channels - channels)
+        self._channels |= channels
         self.lag_s = max(lags) if lags else None
         stopped = [
             thread
@@ -176,16 +187,28 @@ class Follower:
         self.broken = (
             f"replication has stopped: its {' and '.join(stopped)} thread is not running" if stopped else ""
         )
+        if gone and not self.broken:
+            self.broken = f"it replicates no more by its {counted(len(gone), 'channel')} {', '.join(gone):.200}"
 
     @property
     def replication(self) -> tuple[float | None, str]:
         """The lag, and why replication stands. A lag that is not asked any more would pass whatever happens."""
-        stale_ns = max(STALE_S, STALE_SAMPLES * self.every_s) * 1e9
-        if self._replicated_ns is None or self.last_ns - self._replicated_ns <= stale_ns:
-            return self.lag_s, self.broken or self.node_broken
-        age_s = (self.last_ns - self._replicated_ns) / 1e9
+        if self._replicated_ns is None or not (age_s := self._stale_s(self._replicated_ns)):
+            return self.lag_s, self.broken or self.node_broken or self._unlisted
         why = self._replication_problem or "no sample of it came"
         return None, f"its replication is unknown for {age_s:.0f} s: {why}"
+
+    @property
+    def _unlisted(self) -> str:
+        """Why its threads at work are unknown, though they were not. Without any it would seem to have no work."""
+        if not self.serving or not (age_s := self._stale_s(self.serving[-1][0])):
+            return ""
+        return f"its process list is unknown for {age_s:.0f} s: {self._list_problem or 'no sample of it came'}"
+
+    def _stale_s(self, t_ns: int) -> float:
+        """How old a sample of this time is, if that is too old; else 0."""
+        age_s = (self.last_ns - t_ns) / 1e9
+        return age_s if age_s > max(STALE_S, STALE_SAMPLES * self.every_s) else 0.0
 
     def since(self, t_ns: int, *, through_resets: bool = False) -> Window:
         """From the first reading at or after this time to the last. Raises Restarted.
@@ -200,14 +223,14 @@ class Follower:
         first, last = own[0], own[-1]
         queries = errors = 0.0
         for one, other in pairwise(own):
-            if _is_reset(one, other):
-                # Its uptime alone says nothing: it is taken from the clock, which may be set.
-                if other.uptime_s < one.uptime_s:
-                    raise Restarted("the server was restarted")
-                if not through_resets:
-                    raise CountersReset("the server's counters were reset")
+            is_reset = _is_reset(one, other)
+            # That its uptime fell says nothing alone: it is taken from the clock, which may be set.
+            if _is_younger(one, other) or (is_reset and other.uptime_s < one.uptime_s):
+                raise Restarted("the server was restarted")
+            if is_reset and not through_resets:
+                raise CountersReset("the server's counters were reset; does a monitor send FLUSH STATUS?")
             queries += _grown(one.questions, other.questions)
-            errors += sum(_grown(one.errors.get(name, 0.0), n) for name, n in other.errors.items())
+            errors += sum(_grown(one.errors.get(name, n), n) for name, n in other.errors.items())
         seconds = (last.t_ns - first.t_ns) / 1e9
         threads = [count for t_ns, count in self.serving if first.t_ns <= t_ns <= last.t_ns]
         running = sum(threads) / len(threads) if threads else 0.0
@@ -222,7 +245,8 @@ class Follower:
             return 0.0, None
         first, last = own[0], own[-1]
         queries = _queries(first, last)
-        is_one = last.uptime_s >= first.uptime_s
+        is_one = last.uptime_s >= first.uptime_s and last.misses >= first.misses
+        is_one = is_one and not any(_is_younger(*each) for each in pairwise(own))
         misses = (last.misses - first.misses) / queries if is_one and queries > 0 else None
         return last.pages, misses
 
@@ -240,11 +264,45 @@ def _queries(first: Reading, last: Reading) -> float:
     return max(last.questions - first.questions - (last.ours - first.ours), 0.0)
 
 
-def _is_reset(one: Reading, other: Reading) -> bool:
-    """Whether any counter fell, or one of them is gone."""
-    return other.questions < one.questions or any(
-        other.errors.get(name, -1.0) < n for name, n in one.errors.items()
+def _reading(record: Mapping[str, Any], values: Mapping[str, Any], t_ns: int, asked: int) -> Reading:
+    """Raises BadContent, KeyError, TypeError: without its count of queries a server would seem to be idle."""
+    uptime_s, reset_at_s = number(values["uptime"][""]), None
+    if "uptime_since_flush_status" in values:
+        age_s = number(values["uptime_since_flush_status"][""])
+        reset_at_s = uptime_s - age_s if age_s < MOST_AGE_S else None
+    return Reading(
+        t_ns,
+        number(values["questions"][""], least=0),
+        {name: number(values[name][""], least=0) for name in ERRORS if name in values},
+        uptime_s,
+        reset_at_s,
+        number(record.get("cost_ns", 0), least=0) / 1e9,
+        _number(values, "innodb_buffer_pool_pages_data"),
+        _number(values, "innodb_buffer_pool_reads"),
+        asked,
     )
+
+
+def _is_reset(one: Reading, other: Reading) -> bool:
+    """Whether the server says so, any counter fell, or another set of them is there.
+
+    One that had grown past its old value, or was 0 before and after, shows nothing itself.
+    """
+    if one.reset_at_s is not None and other.reset_at_s is not None and one.reset_at_s != other.reset_at_s:
+        return True
+    return (
+        other.questions < one.questions
+        or one.errors.keys() != other.errors.keys()
+        or any(other.errors[name] < n for name, n in one.errors.items())
+    )
+
+
+def _is_younger(one: Reading, other: Reading) -> bool:
+    """Whether the other's server has started since: it is not older than the time between them. Its counters may
+    have grown past those of before.
+    """
+    between_s = (other.t_ns - one.t_ns) / 1e9 - one.took_s
+    return one.uptime_s >= YOUNG_S and 0 <= other.uptime_s <= between_s + 0.5
 
 
 def _grown(one: float, other: float) -> float:
