@@ -21,9 +21,9 @@ import tempfile
 import time
 from pathlib import Path
 
+from headrace.base.clocks import Clocks
 from headrace.fleet.host import Host
 from headrace.history import questions
-from headrace.history.archive import elapsed
 from headrace.history.archive.files import DAY_S, HOUR_S, MINUTE_S, Archive
 from headrace.history.archive.reader import Range, Reader
 from headrace.history.collect.collector import Collector
@@ -50,7 +50,7 @@ class Clock:
     def __init__(self, t_s: float) -> None:
         self.t_s = t_s
         time.time = lambda: self.t_s
-        elapsed.Moment.now = lambda: elapsed.Moment(self.t_s, self.t_s, "boot")  # type: ignore[method-assign]
+        Clocks.now = lambda: Clocks(self.t_s, self.t_s, "boot")  # type: ignore[method-assign, misc]
 
 
 async def collect(archive: Archive) -> None:

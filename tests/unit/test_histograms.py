@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -163,7 +164,11 @@ def test_a_line_that_was_cut_off_is_written_over(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "change",
     [{"all": [[1, -1]]}, {"all": [[0, 1]]}, {"all": 3}, {"bounds_ns": ["x"]}, {"t_ns": None}, {"digests": [{}]},
-     {"headrace_histograms": 2}, {"all": [[1, 1e400]]}],
+     {"headrace_histograms": 2}, {"all": [[1, 1e400]]},
+     # A restart would not be one, and a single count would be the verdict.
+     {"uptime_s": math.nan}, {"uptime_s": math.inf}, {"uptime_s": "7"}, {"t_ns": math.nan}, {"t_ns": True},
+     {"all": [[1, 1e300]]}, {"all": [[1, 2**60]]}, {"all": [[1, True]]}, {"all": [["1", 1]]},
+     {"bounds_ns": [math.nan]}, {"digests_lost": -1}, {"digest_rows": "7"}, {"digest_size": math.inf}],
     ids=str,
 )  # fmt: skip
 def test_bad_lines_are_named(tmp_path: Path, change: dict[str, Any]) -> None:

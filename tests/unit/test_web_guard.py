@@ -167,6 +167,20 @@ def test_another_name_that_points_here_is_refused(found: Site) -> None:
         assert client.get("/login").status_code == 421
 
 
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        *((each, 200) for each in ("127.0.0.1", "127.0.0.1:8080", "LOCALHOST:1", "[::1]", "[::1]:8080")),
+        *((each, 421) for each in ("[::1].evil.example", "x@127.0.0.1", "127.0.0.1:80@evil.example")),
+        *((each, 421) for each in ("127.0.0.1/evil", "127.0.0.1 evil", "[::1]evil:80", "::1", "localhost.")),
+    ],
+)
+def test_a_name_is_all_of_the_header(found: Site, host: str, status: int) -> None:
+    names = frozenset({"localhost", "127.0.0.1", "::1"})
+    with TestClient(web.application(found, names), base_url="http://localhost") as client:
+        assert client.get("/login", headers={"host": host}).status_code == status
+
+
 @pytest.mark.parametrize("broken", ["http://[", "//[::1", "http://a\u2100b", "http://[x]/"])
 def test_an_address_that_is_none_is_refused_and_breaks_nothing(
     found: Site, client: TestClient, broken: str

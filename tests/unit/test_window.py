@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from collections.abc import Iterable
 
 import pyarrow as pa
@@ -280,3 +282,21 @@ def test_an_interval_in_which_the_clock_was_set_back_is_a_gap_for_every_counter(
     )
     assert found.rate("disk", "reads", "sda") == pytest.approx(100.0)
     assert (found.paused_s, found.jumps) == (0, {})
+
+
+@pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf, 1e300, -(2.0**65)])
+@pytest.mark.parametrize("at", [0, 4, 9])
+def test_what_is_no_number_is_no_sample(odd: float, at: int) -> None:
+    """Of a saved hunt, a dump or an experiment of others; one made every sum and comparison with it none."""
+    rows = [
+        (t * 10**9, "mysql_status", name, "", odd if t == at else value)
+        for t in range(10)
+        for name, value in (("questions", 1000.0 * t), ("threads_running", 4.0))
+    ]
+    only = (5 * 10**9, "mysql_status", "uptime", "", odd)
+    window = Window(Samples.of([*rows, only]))
+    assert window.rate("mysql_status", "questions") == pytest.approx(1000)
+    gauge = window.gauge("mysql_status", "threads_running")
+    assert gauge is not None
+    assert (gauge.mean, gauge.low, gauge.high, gauge.last) == (4.0, 4.0, 4.0, 4.0)
+    assert window.last("mysql_status", "uptime") is None

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import zstandard
 
+from headrace.base.received import MOST_NUMBER
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -99,6 +101,14 @@ class _Columns:
         self._value += map(float, by_label.values())
 
     def samples(self) -> Samples:
+        """Without values that are no number, or larger than any: a sum or a comparison with one says nothing."""
+        value = np.array(self._value, dtype=np.float64)
+        if not (can_be := np.abs(value) <= MOST_NUMBER).all():
+            good = _Columns()
+            for i in np.flatnonzero(can_be).tolist():
+                sampler, metric, label = self._names[self._code[i]]
+                good.add(self._t_ns[i], sampler, metric, {label: self._value[i]})
+            return good.samples()
         in_order = sorted(range(len(self._names)), key=self._names.__getitem__)
         rank = np.empty(len(in_order), dtype=np.int64)
         rank[in_order] = np.arange(len(in_order))
@@ -107,7 +117,6 @@ class _Columns:
         order = np.lexsort((t_ns, codes))
         counts = np.bincount(codes, minlength=len(in_order))
         starts = (np.cumsum(counts) - counts).astype(np.int64)
-        value = np.array(self._value, dtype=np.float64)
         return Samples([self._names[i] for i in in_order], starts, t_ns[order], value[order])
 
 

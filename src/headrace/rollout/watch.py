@@ -188,7 +188,9 @@ class Follower:
             f"replication has stopped: its {' and '.join(stopped)} thread is not running" if stopped else ""
         )
         if gone and not self.broken:
-            self.broken = f"it replicates no more by its {counted(len(gone), 'channel')} {', '.join(gone):.200}"
+            self.broken = (
+                f"it replicates no more by its {counted(len(gone), 'channel')} {', '.join(gone):.200}"
+            )
 
     @property
     def replication(self) -> tuple[float | None, str]:
@@ -203,7 +205,9 @@ class Follower:
         """Why its threads at work are unknown, though they were not. Without any it would seem to have no work."""
         if not self.serving or not (age_s := self._stale_s(self.serving[-1][0])):
             return ""
-        return f"its process list is unknown for {age_s:.0f} s: {self._list_problem or 'no sample of it came'}"
+        return (
+            f"its process list is unknown for {age_s:.0f} s: {self._list_problem or 'no sample of it came'}"
+        )
 
     def _stale_s(self, t_ns: int) -> float:
         """How old a sample of this time is, if that is too old; else 0."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -40,6 +41,7 @@ POLICY = (
     "img-src 'self' data:; frame-src 'self'; "
     "connect-src 'self'; font-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9_.-]+))(?::[0-9]{0,5})?")
 HEADERS = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
@@ -259,7 +261,11 @@ def _page_before(request: Request) -> str:
 
 
 def _host_of(headers: Headers) -> str:
-    return (_split(f"//{headers.get('host', '')}").hostname or "").lower()
+    """A name, or an address in brackets, and a port; empty for anything else: a parser of addresses would find one
+    of ours in ``x@localhost`` and in ``[::1].example``.
+    """
+    found = _HOST.fullmatch(headers.get("host", ""))
+    return (found[1] or found[2]).lower() if found else ""
 
 
 def _is_same_site(headers: Headers) -> bool:

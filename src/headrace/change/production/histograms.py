@@ -22,6 +22,7 @@ import numpy as np
 
 from headrace.base.door import opened_to_write
 from headrace.base.errors import StoreError, write_error
+from headrace.base.received import number, parsed
 from headrace.base.whole import plain_file
 from headrace.change.production.series import ALL, OTHERS, Observed, Row, Series, of_rows
 
@@ -36,6 +37,9 @@ SLACK_S = 5.0
 MOST_APART, LEAST_APART = 0.01, 50
 #: A larger share without a class is said: its mix is not held fixed.
 MOST_OTHERS = 0.2
+
+#: No counter has more: a larger one is no number of events.
+MOST_EVENTS = 2.0**53
 
 _Key = tuple[str | None, str]
 
@@ -122,8 +126,8 @@ def load(paths: Iterable[Path]) -> list[Taken]:
 
 def _read(line: str, place: str) -> Taken:
     try:
-        return _taken(json.loads(line), place)
-    except (ValueError, RecursionError) as error:
+        return _taken(parsed(line), place)
+    except ValueError as error:
         raise StoreError("not a snapshot of histograms", place=place) from error
 
 
@@ -133,32 +137,35 @@ def _taken(content: Any, place: str) -> Taken:
             raise StoreError(f"format {content['headrace_histograms']} is of another version", place=place)
         digests = {
             (each["schema"], str(each["digest"])): Counts(
-                str(each["text"] or each["digest"]), float(each["first_seen_s"]), _buckets(each["buckets"])
+                str(each["text"] or each["digest"]),
+                number(each["first_seen_s"], least=0),
+                _buckets(each["buckets"]),
             )
             for each in content["digests"]
         }
         return Taken(
-            str(content["host"]), content["t_ns"] / 1e9, str(content["source"]), str(content["uuid"]),
-            float(content["uptime_s"]), tuple(map(_bound, content["bounds_ns"])), _buckets(content["all"]),
-            digests,
-            int(content["digest_rows"]), int(content["digest_size"]), int(content["digests_lost"]),
+            str(content["host"]), number(content["t_ns"], least=0) / 1e9, str(content["source"]),
+            str(content["uuid"]), number(content["uptime_s"]), tuple(map(_bound, content["bounds_ns"])),
+            _buckets(content["all"]), digests,
+            _count(content["digest_rows"]), _count(content["digest_size"]), _count(content["digests_lost"]),
         )  # fmt: skip
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise StoreError(f"not a snapshot of histograms: {error!r}"[:200], place=place) from error
 
 
 def _bound(value: Any) -> float:
-    found = np.inf if value is None else float(value)
+    found = np.inf if value is None else number(value)
     if not found > 0:
         raise ValueError(f"a bound is {value}")
     return found
 
 
+def _count(value: Any) -> int:
+    return int(number(value, least=0, most=MOST_EVENTS))
+
+
 def _buckets(pairs: Any) -> dict[float, int]:
-    found = {_bound(bound): int(count) for bound, count in pairs}
-    if any(count < 0 for count in found.values()):
-        raise ValueError("a count is negative")
-    return found
+    return {_bound(bound): _count(count) for bound, count in pairs}
 
 
 # -- Subtracting ------------------------------------------------------------------------------------------------
