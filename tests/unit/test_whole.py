@@ -8,6 +8,7 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from headrace.tell import markdown
 from headrace.traffic.digests import history, table
 from tests.synthetic import Shape, make
 
+NOBODY = 65534
 #: Writes until it is told to stop; says so when the draft has been begun.
 WRITER = """
 import os, sys, time
@@ -319,3 +321,53 @@ def test_trials_are_not_written_where_a_link_of_others_leads(tmp_path: Path, nam
     os.lchown(tmp_path / name, 65534, 65534)
     with pytest.raises(Refused, match="another user"), exclusive(tmp_path):
         pass
+
+
+@pytest.mark.needs("root")
+def test_a_second_name_of_a_link_of_ours_leads_nowhere(tmp_path: Path) -> None:
+    """Whoever may write to a folder can give it a second name there: it is not we who put it there."""
+    theirs, secret = tmp_path / "theirs", tmp_path / "secret"
+    theirs.mkdir()
+    secret.write_text("ours")
+    (tmp_path / "link").symlink_to(secret)
+    assert door.opened(tmp_path / "link") > 0
+    os.link(tmp_path / "link", theirs / "link", follow_symlinks=False)
+    os.chown(theirs, NOBODY, NOBODY)
+    for use in (door.opened, lambda at: door.opened_to_write(at, os.O_WRONLY | os.O_TRUNC)):
+        with pytest.raises(door.Refused, match="another user"):
+            use(theirs / "link")
+    with pytest.raises(door.Refused, match="another user"), door.held(theirs / "link" / "x"):
+        pass
+    assert secret.read_text() == "ours"
+
+
+#: As the account: a lease that it does not give back, for as long as the kernel lets it (45 s).
+LEASE = """
+import fcntl, os, signal, sys, time
+signal.signal(signal.SIGIO, signal.SIG_IGN)
+os.setgroups([]), os.setgid(65534), os.setuid(65534)
+fcntl.fcntl(os.open(sys.argv[1], os.O_RDWR), fcntl.F_SETLEASE, fcntl.F_WRLCK)
+print("leased", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.needs("root")
+def test_a_lease_of_another_user_is_not_waited_for(tmp_path: Path) -> None:
+    for each in [tmp_path, *tmp_path.parents][:-1]:
+        if each.stat().st_uid == 0:
+            each.chmod(each.stat().st_mode | 0o011)
+    path = tmp_path / "x"
+    path.write_text("theirs")
+    os.chown(path, NOBODY, NOBODY)
+    words = [sys.executable, "-c", LEASE, str(path)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"leased\n"
+        began = time.monotonic()
+        for flags in (os.O_WRONLY | os.O_APPEND, os.O_RDWR, os.O_WRONLY | os.O_TRUNC):
+            with pytest.raises(BlockingIOError):
+                door.opened_to_write(path, flags)
+        assert time.monotonic() - began < 10
+        holder.kill()
+    assert path.read_text() == "theirs"

@@ -35,7 +35,7 @@ struct Way {
 
 /// A folder that is held open, and a name in it that may be whatever it is.
 pub struct Held {
-    _folder: Option<OwnedFd>,
+    folder: Option<OwnedFd>,
     path: PathBuf,
 }
 
@@ -46,12 +46,19 @@ impl Held {
     /// The folder cannot be opened, or another user's link leads to one that is not that user's.
     pub fn of(path: &Path) -> io::Result<Self> {
         let Some(name) = path.file_name() else {
-            return Ok(Self { _folder: None, path: path.to_owned() });
+            return Ok(Self { folder: None, path: path.to_owned() });
         };
         let way = walk(&std::path::absolute(path)?, 1)?;
         way.check(&fstat(&way.at)?)?;
         let path = PathBuf::from(format!("/proc/self/fd/{}", way.at.as_raw_fd())).join(name);
-        Ok(Self { _folder: Some(way.at), path })
+        Ok(Self { folder: Some(way.at), path })
+    }
+
+    pub(crate) fn folder(&self) -> io::Result<Stat> {
+        Ok(match &self.folder {
+            Some(folder) => fstat(folder)?,
+            None => stat(&self.path)?,
+        })
     }
 
     /// A name that leads there from any thread of this process.
@@ -127,15 +134,22 @@ impl Way {
         Err(refused("a link on the way is another user's, and leads to what is not theirs"))
     }
 
-    /// Root uses no file by a second name that another user may have given it.
     fn check_single(&self, found: &Stat) -> io::Result<()> {
-        let Some(above) = self.above else { return Ok(()) };
-        let may_be_theirs = above.st_uid != found.st_uid || above.st_mode & 0o022 != 0;
-        if found.st_nlink > 1 && geteuid().is_root() && may_be_theirs {
-            return Err(refused("has a second name, and others may write to its directory"));
-        }
-        Ok(())
+        self.above.map_or(Ok(()), |above| check_single(found, &above))
     }
+}
+
+/// Root uses no file by a second name that another user may have given it.
+///
+/// # Errors
+/// It is one.
+pub(crate) fn check_single(found: &Stat, above: &Stat) -> io::Result<()> {
+    let may_be_theirs = above.st_uid != found.st_uid || above.st_mode & 0o022 != 0;
+    let is_file = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile;
+    if is_file && found.st_nlink > 1 && geteuid().is_root() && may_be_theirs {
+        return Err(refused("has a second name, and others may write to its directory"));
+    }
+    Ok(())
 }
 
 /// Opens all of an absolute path but the last `less` parts.
@@ -157,8 +171,8 @@ fn walk(path: &Path, less: usize) -> io::Result<Way> {
             if links > MOST_LINKS {
                 return Err(Errno::LOOP.into());
             }
-            if found.st_uid != 0 && found.st_uid != geteuid().as_raw() {
-                way.makers.push(found.st_uid);
+            if let Some(maker) = other_maker(&found, &above) {
+                way.makers.push(maker);
             }
             if is_of_a_process(&found, &above) {
                 step = openat(&way.at, &part, flags, Mode::empty())?;
@@ -176,6 +190,16 @@ fn walk(path: &Path, less: usize) -> io::Result<Way> {
         way.at = step;
     }
     Ok(way)
+}
+
+/// Who else may have put a link there: a second name of one that root made was given to it by whoever may write there.
+pub(crate) fn other_maker(link: &Stat, above: &Stat) -> Option<u32> {
+    let ours = [0, geteuid().as_raw()];
+    if !ours.contains(&link.st_uid) {
+        return Some(link.st_uid);
+    }
+    let is_shared = !ours.contains(&above.st_uid) || above.st_mode & 0o022 != 0;
+    (link.st_nlink > 1 && is_shared).then_some(u32::MAX)
 }
 
 /// The last one first. A `..` is a folder of its own: that of what is open.

@@ -3,53 +3,62 @@
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
-use rustix::fs::{Mode, OFlags, fstat, open, readlinkat, stat};
+use rustix::fs::{FileType, Mode, OFlags, fstat, open, readlinkat, stat};
 use rustix::io::Errno;
-use rustix::process::geteuid;
 
+use crate::door::{Held, check_single, other_maker};
 use crate::error::AgentError;
 
 /// Links that lead to links: as many as the kernel follows.
 const MOST_LINKS: usize = 40;
 
-/// Opens a file to write it anew; a new one gets `mode`. Links are followed only if root or this user made them: root
-/// writes where others may, too, and a planted link must not lead to a file of the system.
+/// Opens a file to write it anew; a new one gets `mode`. Root writes where others may, too: its folder is held open,
+/// links are followed only if root or this user made them, and no pipe or lease of another user is waited for.
 ///
 /// # Errors
-/// It cannot be opened, or is a link that another user made.
+/// It cannot be opened, is a link or pipe that another user made, or a file of root that has a second name there.
 pub fn create(path: &Path, mode: u32) -> io::Result<File> {
-    let options = |flags: OFlags| {
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(mode).custom_flags(flags.bits().cast_signed());
-        options
-    };
     let mut path = path.to_owned();
     for _ in 0..MOST_LINKS {
-        match options(OFlags::NOFOLLOW).open(&path) {
-            Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {}
-            opened => return opened,
+        let held = Held::of(&path)?;
+        let mut options = OpenOptions::new();
+        options.write(true).mode(mode);
+        let flags = |flags: OFlags| flags.bits().cast_signed();
+        let new = options.clone().create_new(true).custom_flags(flags(OFlags::NOFOLLOW)).open(held.path());
+        if new.as_ref().map_or_else(|error| error.kind() != io::ErrorKind::AlreadyExists, |_| true) {
+            return new;
         }
-        // Check the open link itself: its name may lead elsewhere by now.
-        let link = open(&path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
-        let about = fstat(&link)?;
-        if about.st_uid != 0 && about.st_uid != geteuid().as_raw() {
-            return Err(io::Error::new(
-                io::ErrorKind::PermissionDenied,
-                "it is a link that another user made",
-            ));
+        // Check what is open, not its name: that may lead elsewhere by now.
+        let there = open(held.path(), OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+        let (about, folder) = (fstat(&there)?, held.folder()?);
+        let other = other_maker(&about, &folder).is_some();
+        let refused = |why: &str| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+        match FileType::from_raw_mode(about.st_mode) {
+            FileType::Symlink if other => return refused("it is a link that another user made"),
+            // Such as the end of /dev/stdout: it leads to an open file, not to a name.
+            FileType::Symlink if stat("/proc/self").is_ok_and(|proc| proc.st_dev == about.st_dev) => {
+                return options.truncate(true).open(held.path());
+            }
+            FileType::Symlink => {
+                let target = readlinkat(&there, "", Vec::new())?;
+                path = path.parent().unwrap_or(Path::new("")).join(OsStr::from_bytes(target.as_bytes()));
+            }
+            FileType::Fifo if other => return refused("it is another user's pipe"),
+            kind => {
+                check_single(&about, &folder)?;
+                if kind == FileType::RegularFile {
+                    options.custom_flags(flags(OFlags::NONBLOCK));
+                }
+                return options.truncate(true).open(format!("/proc/self/fd/{}", there.as_raw_fd()));
+            }
         }
-        // Such as the end of /dev/stdout: it leads to an open file, not to a name.
-        if stat("/proc/self").is_ok_and(|proc| proc.st_dev == about.st_dev) {
-            return options(OFlags::empty()).open(&path);
-        }
-        let target = readlinkat(&link, "", Vec::new())?;
-        path = path.parent().unwrap_or(Path::new("")).join(OsStr::from_bytes(target.as_bytes()));
     }
     Err(Errno::LOOP.into())
 }
@@ -189,6 +198,36 @@ mod tests {
             assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
         }
         assert_eq!(std::fs::read_to_string(&victim).unwrap(), "ours\n");
+    }
+
+    #[test]
+    fn nothing_of_root_is_written_by_a_name_in_a_folder_of_another_user() {
+        let base = tempfile::tempdir().unwrap();
+        let at = |name: &str| base.path().join(name);
+        std::fs::create_dir(at("theirs")).unwrap();
+        std::fs::create_dir(at("ours")).unwrap();
+        std::fs::write(at("ours/x"), "of the system").unwrap();
+        // A folder that became a link, a second name of a file and of a link of root, and a pipe that nobody reads.
+        std::os::unix::fs::symlink(at("ours"), at("theirs/way")).unwrap();
+        std::fs::hard_link(at("ours/x"), at("theirs/second")).unwrap();
+        std::os::unix::fs::symlink(at("ours/x"), at("link")).unwrap();
+        std::fs::hard_link(at("link"), at("theirs/link")).unwrap();
+        let kind = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, at("theirs/pipe"), kind, rustix::fs::Mode::RUSR, 0).unwrap();
+        for name in ["theirs", "theirs/way", "theirs/pipe"] {
+            // Only root can give them away.
+            if std::os::unix::fs::lchown(at(name), Some(65534), None).is_err() {
+                return;
+            }
+        }
+        for name in ["theirs/way/x", "theirs/second", "theirs/link", "theirs/pipe"] {
+            let error = create(&at(name), 0o666).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{name}");
+            assert!(crate::door::read(&at(name), 99).is_err(), "{name}");
+        }
+        assert_eq!(std::fs::read_to_string(at("ours/x")).unwrap(), "of the system");
+        create(&at("theirs/new"), 0o666).unwrap();
+        assert_eq!(std::fs::read_to_string(at("theirs/new")).unwrap(), "");
     }
 
     #[test]

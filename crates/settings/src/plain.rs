@@ -15,7 +15,7 @@ use std::path::{Component, Path, PathBuf};
 use anyhow::Context;
 use base::error::AgentError;
 use clap::Args;
-use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat};
+use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, fstatfs, openat, readlinkat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 use serde_json::json;
@@ -26,6 +26,10 @@ const MOST_BYTES: u64 = 1 << 20;
 /// Of all files of one call.
 const MOST_ALTOGETHER: u64 = 8 << 20;
 const MOST_NAMES: usize = 10_000;
+/// File systems of which each file is made by the kernel as it is read: proc, sysfs, tracefs, debugfs, cgroup2, bpf and
+/// securityfs, by linux/magic.h.
+const KERNELS: [i64; 7] =
+    [0x9fa0, 0x6265_6572, 0x7472_6163, 0x6462_6720, 0x6367_7270, 0xcafe_4a11, 0x7363_6673];
 
 #[derive(Args)]
 pub struct FileArguments {
@@ -180,6 +184,10 @@ fn read_at(folder: &OwnedFd, name: &OsString) -> io::Result<Vec<u8>> {
 /// The content of what is held, if it is a plain file.
 fn read_held(held: &OwnedFd, found: &Stat, folder: &Stat, ours: &[u32], most: u64) -> io::Result<Vec<u8>> {
     check_plain(found, folder, ours)?;
+    // A file that somebody's option file includes: some of these wait, and some are empty once they were read.
+    if KERNELS.contains(&fstatfs(held)?.f_type) {
+        return Err(refused("is a file of the kernel, not one of a disk"));
+    }
     // The file that was checked, whatever has its name by now.
     let file =
         openat(CWD, path_of(held), OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?;

@@ -18,6 +18,8 @@ from pathlib import Path
 
 #: Links that lead to links: as many as the kernel follows.
 MOST_LINKS = 40
+#: Nobody's account: the kernel gives it to no file.
+_NOBODY = 2**32 - 1
 #: What a name is that is no plain file, in words.
 _KINDS = (
     (stat.S_ISDIR, "a directory"),
@@ -140,11 +142,12 @@ def opened_to_write(path: Path, flags: int, mode: int = 0o600) -> int:
                 continue
             try:
                 what = os.fstat(link)
-                is_others = what.st_uid not in (0, os.geteuid())
+                folder = os.stat(own.parent)
+                is_others = _other_maker(what, folder) is not None
                 if not stat.S_ISLNK(what.st_mode):
                     if is_others and stat.S_ISFIFO(what.st_mode):
                         raise Refused(errno.EINVAL, "is another user's pipe", str(path))
-                    check_single(path, what, os.stat(own.parent))
+                    check_single(path, what, folder)
                     return _reopened(link, flags & ~(os.O_CREAT | os.O_EXCL), path)
                 if is_others:
                     raise Refused(errno.ELOOP, "it is a link that another user made", str(path))
@@ -157,14 +160,17 @@ def opened_to_write(path: Path, flags: int, mode: int = 0o600) -> int:
 
 
 def _reopened(descriptor: int, flags: int, path: Path) -> int:
-    """What an O_PATH descriptor holds; a pipe of a process is read even if its writer has ended."""
+    """What an O_PATH descriptor holds. A pipe of a process is read even if its writer has ended; a lease that
+    another user has on a file is not waited for.
+    """
+    may_wait = flags & 3 and not stat.S_ISREG(os.fstat(descriptor).st_mode)
     try:
         again = os.open(
-            f"/proc/self/fd/{descriptor}", flags | os.O_CLOEXEC | (0 if flags & 3 else os.O_NONBLOCK)
+            f"/proc/self/fd/{descriptor}", flags | os.O_CLOEXEC | (0 if may_wait else os.O_NONBLOCK)
         )
     except OSError as error:
         raise _named(error, path) from None
-    if not flags & 3:
+    if not may_wait:
         os.set_blocking(again, True)
     return again
 
@@ -189,8 +195,8 @@ def _walked(path: Path) -> _Way:
                 try:
                     if (links := links + 1) > MOST_LINKS:
                         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-                    if status.st_uid not in (0, os.geteuid()):
-                        way.makers.add(status.st_uid)
+                    if (maker := _other_maker(status, way.above)) is not None:
+                        way.makers.add(maker)
                     target = "" if _is_magic(status, way.at) else os.readlink("", dir_fd=step)
                 finally:
                     os.close(step)
@@ -208,6 +214,17 @@ def _walked(path: Path) -> _Way:
         os.close(way.at)
         raise _named(error, path) from None
     return way
+
+
+def _other_maker(link: os.stat_result, folder: os.stat_result) -> int | None:
+    """Who else may have put a link there: a second name of one that root made was given to it by whoever may write
+    there.
+    """
+    ours = (0, os.geteuid())
+    if link.st_uid not in ours:
+        return link.st_uid
+    is_shared = folder.st_uid not in ours or folder.st_mode & 0o022
+    return _NOBODY if link.st_nlink > 1 and is_shared else None
 
 
 def _is_magic(link: os.stat_result, folder: int) -> bool:

@@ -29,6 +29,8 @@ TRIES, PAUSE_S = 5, 5.0
 MOST_HELD_S = 600.0
 #: Seconds that replicas have at least for the same build; and between tries of a guard.
 MOST_BEHIND_S, AGAIN_S = 600.0, 10.0
+#: How often a guard looks whether its time has come.
+GLANCE_S = 60.0
 #: How long a server that is down is asked again after the deadline.
 MOST_AWAY_S = 86_400.0
 #: The server cannot do it online: two codes of MySQL and MariaDB.
@@ -114,7 +116,7 @@ def make(
         _check(session, index)
         watch.check()
         with _JOURNAL.alone(session):
-            entry = Entry(index, State.BUILDING, session.name, time.time())
+            began, entry = time.monotonic(), Entry(index, State.BUILDING, session.name, time.time())
             if any(each.index == index for each in _JOURNAL.entries(session)):
                 raise Refused(
                     "this index is in the journal already",
@@ -126,7 +128,7 @@ def make(
                 _built(session, watch, build, tell, pause_s)
                 done = replace(entry, state=State.HIDDEN)
                 _JOURNAL.note(session, done)
-                watch.wait_for_replicas(max(MOST_BEHIND_S, 2 * (time.time() - entry.at_s)))
+                watch.wait_for_replicas(max(MOST_BEHIND_S, 2 * (time.monotonic() - began)))
                 deadline_s = time.time() + confirm_within_s if confirm_within_s else None
                 # Written down first: a deadline holds from before the first statement can use the index.
                 done = replace(entry, state=State.SHOWN, deadline_s=deadline_s)
@@ -219,7 +221,10 @@ def guard(login: ServerLogin, written: str, deadline_s: float, tell: Callable[[s
     `rollback --list` shows its deadline.
     """
     wanted = index_of(written)
-    time.sleep(max(deadline_s - time.time(), 0.0))
+    # The time that counts while the machine sleeps, too.
+    end_s = time.clock_gettime(time.CLOCK_BOOTTIME) + max(deadline_s - time.time(), 0.0)
+    while (left_s := end_s - time.clock_gettime(time.CLOCK_BOOTTIME)) > 0:
+        time.sleep(min(left_s, GLANCE_S))
     last_s = time.monotonic() + MOST_AWAY_S
     while True:
         try:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from headrace.base.clocks import Clocks
 from headrace.base.counted import counted
 from headrace.base.errors import PlanError, Refused
 from headrace.base.model import ServerLogin
@@ -45,6 +46,10 @@ class Surplus:
     at_s: float
     #: It is not dropped before.
     until_s: float
+    #: This machine's clock since its boot, and the server's clock, when it was hidden: one clock alone may be wrong.
+    boot_s: float = 0.0
+    boot: str = ""
+    server_s: float = 0.0
 
     @property
     def place(self) -> str:
@@ -65,6 +70,9 @@ def _surplus(row: Mapping[str, Any]) -> Surplus:
         str(row["server"]),
         float(row["at_s"]),
         float(row["until_s"]),
+        float(row.get("boot_s", 0.0)),
+        str(row.get("boot", "")),
+        float(row.get("server_s", 0.0)),
     )
 
 
@@ -88,16 +96,17 @@ def hide_or_drop(login: ServerLogin, written: str, hidden_s: float, tell: Callab
             definition, is_hidden = _checked(session, database, table, name)
             # Shown again by somebody, or never hidden because the command was killed: its time begins anew.
             if entry is None or entry.state is State.DROPPED or not is_hidden:
-                now_s = time.time()
+                now = Clocks.now()
                 entry = Surplus(
-                    database, table, name, definition, State.HIDDEN, session.name, now_s, now_s + hidden_s
-                )
+                    database, table, name, definition, State.HIDDEN, session.name, now.wall_s,
+                    now.wall_s + hidden_s, now.boot_s, now.boot, _time_of(session),
+                )  # fmt: skip
                 _refuse_hinted(session, entry, tell)
                 _JOURNAL.note(session, entry)
                 _alter(session, entry, f"ALTER INDEX {names.quoted(name)} {session.hidden_word}", tell)
                 return entry
-            if time.time() < entry.until_s:
-                at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(entry.until_s))
+            if (left_s := _left_s(entry, _time_of(session))) > 0:
+                at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(time.time() + left_s))
                 raise Refused(
                     f"it is hidden, and is not dropped before {at}",
                     place=written,
@@ -111,6 +120,24 @@ def hide_or_drop(login: ServerLogin, written: str, hidden_s: float, tell: Callab
             return done
     finally:
         session.close()
+
+
+def _time_of(session: Session) -> float:
+    """The server's clock."""
+    return float(session.value("SELECT UNIX_TIMESTAMP()") or 0.0)
+
+
+def _left_s(entry: Surplus, server_s: float) -> float:
+    """How long it still has to be hidden: by what has passed since the boot, which no clock that is set changes.
+    Across a boot the clocks of this machine and of the server must both say that it is over.
+    """
+    now = Clocks.now()
+    passed_s = now.since(Clocks(entry.at_s, entry.boot_s, entry.boot))
+    if passed_s is None:
+        passed_s = now.wall_s - entry.at_s
+        if entry.server_s and server_s:
+            passed_s = min(passed_s, server_s - entry.server_s)
+    return entry.until_s - entry.at_s - passed_s
 
 
 def bring_back(login: ServerLogin, written: str, tell: Callable[[str], None]) -> Surplus:
