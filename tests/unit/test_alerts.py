@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from benches import alerts as bench
 
+from headrace.base.clocks import Clocks
 from headrace.base.errors import PlanError, TargetError
 from headrace.history.archive.files import DAY_S, HOUR_S, WEEK_S, Archive
 from headrace.history.archive.reader import Reader
@@ -317,3 +318,30 @@ def test_two_simulated_days_have_no_false_alert_and_every_planted_change_is_told
     assert sum(map(len, found.took_s.values())) == 7
     assert found.told_share == 1.0, found.took_s
     assert len(found.false) <= 1, found.false
+
+
+@pytest.mark.parametrize("set_by_s", [3600.0, 3650 * DAY_S, -3650 * DAY_S])
+def test_a_clock_that_is_set_neither_ends_an_alert_nor_keeps_it_from_being_told(
+    made: Callable[..., Alerts], place: Told, monkeypatch: pytest.MonkeyPatch, set_by_s: float
+) -> None:
+    wall_s = NOW_S
+    monkeypatch.setattr(Clocks, "now", lambda: Clocks(wall_s, 1000.0, "boot"))
+    alerts = made()
+    limited = replace(FINE, limiting="cpu")
+    place.is_down = True
+    at_s = looks(alerts, limited, NOW_S, 3600)
+    assert not place.got
+    # There, and back: what could not be told is not given up, and is tried again.
+    for wall_s in (NOW_S + set_by_s, NOW_S):
+        at_s = looks(alerts, limited, at_s - NOW_S + wall_s if wall_s != NOW_S else at_s - set_by_s, 100)
+    assert [each.resolved_s for each in alerts.known] == [0.0]
+    place.is_down = False
+    at_s = looks(alerts, limited, at_s, 100)
+    assert [each.conclusion for each in place.got] == [Conclusion.RAISED]
+    # A moment without the sign, while the clock is set, is no end of it; ten minutes without are.
+    wall_s = NOW_S + set_by_s
+    at_s = looks(alerts, FINE, at_s + set_by_s, CLEAR_S / 2)
+    assert len(place.got) == 1
+    wall_s = NOW_S
+    looks(alerts, FINE, at_s - set_by_s, CLEAR_S)
+    assert [each.conclusion for each in place.got] == [Conclusion.RAISED, Conclusion.RESOLVED]

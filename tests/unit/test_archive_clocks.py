@@ -165,6 +165,22 @@ async def test_what_is_of_a_time_that_cannot_be_is_set_aside_and_named(
     assert len(list(found.archive.root.rglob("*.ahead"))) == 1
 
 
+async def test_a_clock_that_is_behind_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a machine without a battery, before its time service: the pages seemed to be well, and empty."""
+    clock = Clock(monkeypatch)
+    archive = Archive(tmp_path / "history")
+    archive.create()
+    write(archive, "states", "db1", int(clock.start.wall_s) - MINUTE_S, [state()])
+    found = Collector(archive, [Host("db1", TargetSpec("local"))])
+    await clock.minute(found)
+    found.elapsed.keep()
+    for off_by, said in ((-YEARS, "3,650.0 days behind"), (-2 * HOUR_S, "0.1 days behind"), (0.0, "")):
+        clock.off_by = off_by
+        again = Collector(archive, [Host("db1", TargetSpec("local"))])
+        await clock.minute(again)
+        assert (said in again.attention) if said else "behind" not in again.attention
+
+
 async def test_serve_started_ten_years_ahead_deletes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,6 +20,7 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from headrace.base import received
+from headrace.base.clocks import SET_BACK_S, Clocks
 from headrace.base.errors import HeadraceError, PlanError
 from headrace.show.notice import Conclusion, Notice
 from headrace.web.signs import LOOKS, Kind, Look, Sign, Signs, signs_of
@@ -154,6 +155,7 @@ class Alerts:
         self._past: list[Alert] = []
         self._messages: list[_Message] = []
         self._lock, self._telling = threading.Lock(), threading.Lock()
+        self._boot_at_s = _boot_at_s()
         self._load()
 
     @property
@@ -171,6 +173,7 @@ class Alerts:
     def look(self, host: str, look: Look, usual: Usual, text_of: TextOf | None = None) -> None:
         """Take a look at a host. ``text_of``: what a class is; empty if that is not known yet, or if it is a
         monitor's: then it is not told."""
+        self._follow_the_clock()
         state = self._hosts.setdefault(host, _Host())
         signs = signs_of(look, state.before, usual, self.full_within_days)
         state.before = None if look.problem else look
@@ -180,7 +183,26 @@ class Alerts:
         """Whether anything is collected at all; ``problem`` is why not, or empty."""
         sign = Sign(Kind.COLLECTION, "", f"{problem[:1].upper()}{problem[1:].rstrip('.')}.")
         found = {(sign.kind, sign.what): sign} if problem else {}
+        self._follow_the_clock()
         self._take(SERVE, Signs(found, frozenset(set(Kind) - {Kind.COLLECTION})), at_s, None)
+
+    def _follow_the_clock(self) -> None:
+        """Once the clock was set, all that waits goes on waiting for as long as it would have: a message would be
+        given up, or told in ten years, and an alert be over, or never.
+        """
+        with self._lock:
+            boot_at_s = _boot_at_s()
+            set_by_s = boot_at_s - self._boot_at_s
+            if abs(set_by_s) < SET_BACK_S:
+                return
+            self._boot_at_s = boot_at_s
+            for message in self._messages:
+                message.next_s += set_by_s
+                message.since_s += set_by_s
+            for state in self._hosts.values():
+                state.stood_s = {key: at_s + set_by_s for key, at_s in state.stood_s.items()}
+                if state.before is not None:
+                    state.before = replace(state.before, at_s=state.before.at_s + set_by_s)
 
     def _take(self, host: str, signs: Signs, at_s: float, text_of: TextOf | None) -> None:
         with self._lock:
@@ -230,6 +252,7 @@ class Alerts:
         if not self._telling.acquire(blocking=False):
             return
         try:
+            self._follow_the_clock()
             with self._lock:
                 due = [] if any(each.holds(now_s) for each in self.quiet) else list(self._due(now_s))
             for message in due:
@@ -320,6 +343,12 @@ class Alerts:
         for alert in self._open.values():
             if not alert.told_s:
                 self._messages.append(_Message(alert, False, set(self.places), time.time()))
+
+
+def _boot_at_s() -> float:
+    """When this machine was booted, by the clock: that changes only with the clock."""
+    now = Clocks.now()
+    return now.wall_s - now.boot_s
 
 
 def _read(lines: Iterable[bytes]) -> Iterator[Alert]:

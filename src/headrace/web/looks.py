@@ -149,7 +149,7 @@ class Looking:
         #: Hosts of which no query class is known, and those whose classes are only seen in the process list.
         self._blind: set[str] = set()
         self._sampled: set[str] = set()
-        self._began_s = time.time()
+        self._began = time.monotonic()
         self._beat = time.monotonic()
 
     async def run(self) -> None:
@@ -231,19 +231,20 @@ class Looking:
             now_s = time.time()
             if now_s - looked_s >= EVERY_S or now_s < looked_s:
                 looked_s = now_s
-                self.alerts.collection(self.why_nothing(now_s), now_s)
+                self.alerts.collection(self.why_nothing(), now_s)
             self.alerts.tell(now_s)
 
-    def why_nothing(self, now_s: float) -> str:
+    def why_nothing(self) -> str:
         """Why nothing is collected; empty if something is."""
         if self.collector.problem:
             return self.collector.problem
         silent_s = time.monotonic() - self._beat
         if silent_s > STUCK_S:
             return f"headrace serve is stuck: it has not looked at a host for {silent_s:,.0f} s"
-        since_s = max(self.collector.last_write_s, self._began_s)
-        if now_s - since_s > UNWRITTEN_S and not self.collector.clock_problem:
-            return f"no minute was written for {now_s - since_s:,.0f} s"
+        # By what has passed: a clock that was ahead for a minute would make the next years none.
+        unwritten_s = time.monotonic() - max(self.collector.last_write, self._began)
+        if unwritten_s > UNWRITTEN_S and not self.collector.clock_problem:
+            return f"no minute was written for {unwritten_s:,.0f} s"
         return ""
 
 

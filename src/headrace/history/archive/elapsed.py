@@ -77,6 +77,12 @@ class Elapsed:
         ahead_s = self._seen.moment.wall_s - self._seen.at_s
         return ahead_s if ahead_s > SAID_S else 0.0
 
+    @property
+    def behind_s(self) -> float:
+        """How far the clock is behind that; 0 if not worth a word."""
+        behind_s = self._seen.at_s - self._seen.moment.wall_s
+        return behind_s if behind_s > SAID_S else 0.0
+
     def trust_clock(self) -> None:
         """A person says that the clock is right."""
         self._seen = replace(self._seen, at_s=self._seen.moment.wall_s)

@@ -136,7 +136,8 @@ class Collector:
         self.mirror_problem = ""
         #: What is wrong with the clock of this machine.
         self.clock_problem = ""
-        self.last_write_s = 0.0
+        #: When something was written last, by the clock that nobody sets.
+        self.last_write = 0.0
         self._house_at = 0.0
         self._mirror = mirror
         self._ahead = 0
@@ -331,7 +332,7 @@ class Collector:
                 if why := await self._write_host(each, t_s):
                     problems.append(placed(each.name, why))
                 else:
-                    self.last_write_s = time.time()
+                    self.last_write = time.monotonic()
             if time.monotonic() - self._house_at > KEEP_HOUSE_EVERY_S:
                 self._house_at = time.monotonic()
                 await asyncio.to_thread(self._keep_house, t_s)
@@ -397,6 +398,11 @@ class Collector:
                 f"the clock of this machine is {self.elapsed.ahead_s / DAY_S:,.1f} days ahead of what passed for "
                 "the history, so nothing is deleted for its age yet: if the clock is right, restart headrace "
                 "serve with --clock-is-right"
+            )
+        if self.elapsed.behind_s:
+            yield (
+                f"the clock of this machine is {self.elapsed.behind_s / DAY_S:,.1f} days behind what passed for "
+                "the history: minutes are kept under its times, which have passed already; set it right"
             )
         if self._ahead:
             yield f"set aside as *.ahead: {counted(self._ahead, 'file')} of times that cannot be yet"
