@@ -85,6 +85,14 @@ def test_what_is_no_plain_file_is_refused_at_once_as_what_it_is(folder: Path, na
     assert "secret" not in done.stdout
 
 
+@pytest.mark.parametrize("name", ["/proc/kmsg", "/proc/self/mem", "/proc/version", "/sys/kernel/uevent_seqnum"])
+def test_a_file_of_the_kernel_is_none_of_a_disk(name: str) -> None:
+    """Of an option file's `!include`: to read the kernel's messages takes them from whoever logs them."""
+    done = read(Path(name))
+    assert done.returncode == 5
+    assert json.loads(done.stdout)["files"][0]["refused"] == "is a file of the kernel, not one of a disk"
+
+
 @as_root
 def test_a_second_name_of_a_file_of_root_is_refused(folder: Path) -> None:
     os.link(folder.parent / "secret", folder / "zz-headrace.cnf")
