@@ -617,7 +617,9 @@ NO_RECORDS: list[dict[str, Any]] = [
         for each in NO_COUNTERS
     ),
     # A server without its count of queries would be an idle one, which is only watched.
-    *({"values": each} for each in ({"uptime": {"": 1}}, {"questions": {"": 7}}, {"questions": {}})),
+    {"values": {"uptime": {"": 1}}},
+    {"values": {"questions": {"": 7}}},
+    {"values": {"questions": {}, "uptime": {"": 1}}},
     *({"values": {"questions": {"": 9}, "uptime": {"": each}}} for each in (math.nan, "x", None)),
     *(
         {"values": {"questions": {"": 9}, "uptime": {"": 1}, "uptime_since_flush_status": {"": each}}}
