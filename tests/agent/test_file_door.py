@@ -85,7 +85,9 @@ def test_what_is_no_plain_file_is_refused_at_once_as_what_it_is(folder: Path, na
     assert "secret" not in done.stdout
 
 
-@pytest.mark.parametrize("name", ["/proc/kmsg", "/proc/self/mem", "/proc/version", "/sys/kernel/uevent_seqnum"])
+@pytest.mark.parametrize(
+    "name", ["/proc/kmsg", "/proc/self/mem", "/proc/version", "/sys/kernel/uevent_seqnum"]
+)
 def test_a_file_of_the_kernel_is_none_of_a_disk(name: str) -> None:
     """Of an option file's `!include`: to read the kernel's messages takes them from whoever logs them."""
     done = read(Path(name))
