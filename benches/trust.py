@@ -70,8 +70,8 @@ def files() -> Iterator[Attack]:
             conf.mkdir()
             os.chown(conf, NOBODY, NOBODY)
             make(conf / "zz-headrace.cnf")
-            # Of what is mounted there the account would be given the file itself.
-            if make is not bound:
+            # Of what is mounted there the account would be given the file itself; root's link stays root's.
+            if make not in (bound, second):
                 os.chown(conf / "zz-headrace.cnf", NOBODY, NOBODY, follow_symlinks=False)
             done = subprocess.run(
                 [agent(), "file", str(conf / name)], capture_output=True, text=True, check=False, timeout=60
@@ -109,6 +109,11 @@ def files() -> Iterator[Attack]:
         with at.open("wb") as file:
             file.truncate(1 << 40)
 
+    def second(at: Path) -> None:
+        """Of root's own link, which leads to its file."""
+        (link := at.parent.parent / "link").symlink_to(at.parent.parent / "secret")
+        os.link(link, at, follow_symlinks=False)
+
     up = "../secret"
     yield "link up", plant(lambda at: at.symlink_to(up))
     yield "absolute link", plant(lambda at: at.symlink_to(at.parent.parent / "secret"))
@@ -122,6 +127,7 @@ def files() -> Iterator[Attack]:
     yield "socket", plant(socket)
     yield "/dev/zero", plant(lambda at: os.mknod(at, 0o20600, os.makedev(1, 5)))
     yield "block device", plant(lambda at: os.mknod(at, 0o60600, os.makedev(7, 0)))
+    yield "second name of a link", plant(second)
     yield "hard link", plant(lambda at: os.link(at.parent.parent / "secret", at))
     yield "terabyte", plant(sparse)
     yield "folder of links", plant(inner, "zz-headrace.cnf/x")
@@ -356,7 +362,8 @@ def ways_out() -> Iterator[Attack]:
 
 
 def clocks() -> Iterator[Attack]:
-    from headrace.history.archive.elapsed import Elapsed, Moment
+    from headrace.base.clocks import Clocks
+    from headrace.history.archive.elapsed import Elapsed
     from headrace.history.archive.rollup import Keep, trim
     from headrace.history.collect import minute
     from headrace.history.collect.collector import SHARE
@@ -364,7 +371,7 @@ def clocks() -> Iterator[Attack]:
     def left(folder: Path, steps: list[float]) -> int:
         archive = Archive(folder)
         archive.create()
-        start = Moment(float(int(time.time()) // HOUR_S * HOUR_S), 1000.0, "boot")
+        start = Clocks(float(int(time.time()) // HOUR_S * HOUR_S), 1000.0, "boot")
         for number in range(30):
             t_s = int(start.wall_s) - 30 * DAY_S + number * DAY_S
             rows = [{**minute.lost_row(""), "state": "ok", "sampled_s": 60.0}]
@@ -373,7 +380,7 @@ def clocks() -> Iterator[Attack]:
         for off in steps:
             for _ in range(5):
                 boot_s += 600
-                now = Moment(start.wall_s + boot_s - start.boot_s + off, boot_s, "boot")
+                now = Clocks(start.wall_s + boot_s - start.boot_s + off, boot_s, "boot")
                 # All are a little younger than they are kept.
                 trim(archive, elapsed.now_s(now), Keep(31 * DAY_S), SHARE)
         return len(archive.files("states"))
