@@ -46,7 +46,7 @@ class Surplus:
     at_s: float
     #: It is not dropped before.
     until_s: float
-    #: This machine's clock since its boot, and the server's clock, when it was hidden: one clock alone may be wrong.
+    #: This machine's clock since its boot and the server's clock when it was hidden: one alone may be wrong.
     boot_s: float = 0.0
     boot: str = ""
     server_s: float = 0.0
