@@ -108,6 +108,30 @@ def test_a_sweep_has_no_design_nor_factors_of_its_own(tmp_path: Path) -> None:
         sweeps.asked(plans.load(Path("examples/stock-to-all.toml")).plan, (), None, "x")
 
 
+def test_recorded_sessions_saturate_a_server_only_without_their_pace() -> None:
+    recorded = """
+name = "r"
+[sweep]
+knob = "workload.sessions"
+max = 16
+[workload]
+kind = "replay"
+seconds = 30
+recording = "/a.rec"
+read_only = true
+speed = {speed}
+[volume]
+device = "loop"
+size = "1G"
+"""
+    plan = plans.parse(recorded.replace("{speed}", '"max"'), "sweep.toml")
+    assert sweeps.table_of(sweeps.Sweep.build(plan, place="sweep.toml")).unit == "times the recorded sessions"
+    plan = plans.parse(recorded.replace("{speed}", "1.0"), "sweep.toml")
+    with pytest.raises(PlanError, match="that keep the recorded pace") as error:
+        sweeps.Sweep.build(plan, place="sweep.toml")
+    assert 'speed = "max"' in str(error.value.hint)
+
+
 def test_connections_cannot_raise_the_load_of_a_fixed_rate() -> None:
     plan = parsed('knob = "workload.threads"\nmax = 64', workload="rate = 500")
     with pytest.raises(

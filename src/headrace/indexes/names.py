@@ -33,7 +33,9 @@ def places(table: str, databases: Iterable[str], *, may_be_dotted: bool = False)
     """
     if "`" in table:
         found = parts(table)
-        pairs = [(found[0], found[1])] if len(found) == 2 else [(each, found[0]) for each in databases if found]
+        pairs = (
+            [(found[0], found[1])] if len(found) == 2 else [(each, found[0]) for each in databases if found]
+        )
     else:
         words = table.split(".")
         pairs = [(".".join(words[:i]), ".".join(words[i:])) for i in range(1, len(words))]

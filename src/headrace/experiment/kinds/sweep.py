@@ -248,6 +248,12 @@ def _check(plan: Plan, table: SweepTable, place: str) -> None:
                 place=place,
                 hint=f'leave workload.{option} out, or sweep it: [sweep] knob = "workload.rate"',
             )
+    if table.knob == "workload.sessions" and plan.workload.options.get("speed") != "max":
+        raise PlanError(
+            "workload.speed: sessions that keep the recorded pace do not saturate a server",
+            place=place,
+            hint='speed = "max": each session sends its next statement as soon as it has the answer',
+        )
     options = {option.name for option in workloads.option_docs(plan.workload.kind)}
     if table.knob == "workload.threads" and "connections" in options:
         raise PlanError(

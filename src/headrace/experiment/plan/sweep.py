@@ -16,6 +16,7 @@ SWEEP_KNOBS = {
     "workload.threads": "threads",
     "workload.iodepth": "requests in flight",
     "workload.numjobs": "jobs",
+    "workload.sessions": "times the recorded sessions",
     "workload.rate": "operations/s",
 }
 
@@ -34,7 +35,12 @@ class SweepTable(Table):
     """
 
     knob: Literal[
-        "workload.connections", "workload.threads", "workload.iodepth", "workload.numjobs", "workload.rate"
+        "workload.connections",
+        "workload.threads",
+        "workload.iodepth",
+        "workload.numjobs",
+        "workload.sessions",
+        "workload.rate",
     ] = "workload.connections"
     levels: list[Annotated[int, Field(ge=1)]] | None = None
     start: Annotated[int, Field(ge=1)] = 1
