@@ -31,7 +31,7 @@ from headrace.experiment.foreign import cells_of
 #: Hours of a month: a year's, divided by 12.
 MONTH_H = 8766 / 12
 GIB = 1 << 30
-HINT = "docs/howto/merge.md lists the columns"
+HINT = "docs/reference/merge.md lists the columns"
 #: A rate's share of the limit beyond which waiting grows fast, if no knee was measured: an assumption, and said.
 ASSUMED_KNEE = Interval(0.7, 0.6, 0.8)
 #: Memory and space do not queue, they end.

@@ -31,7 +31,7 @@ from headrace.history.archive.files import DAY_S
 
 NEEDED = ("host", "time", "resource", "value")
 QUERIES = "queries"
-HINT = "docs/howto/merge.md lists the columns"
+HINT = "docs/reference/merge.md lists the columns"
 #: No host has that much of anything; sums of more would not be numbers any more.
 LARGEST = 1e18
 #: A step that is this small next to the whole is a mistake in a time.

@@ -16,7 +16,7 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.needs("haproxy", "socat")
 
-HOW_TO = Path(__file__).parents[3] / "docs" / "howto" / "rollout.md"
+HOW_TO = Path(__file__).parents[3] / "docs" / "howto" / "rollout-restart.md"
 NAMES = ("db1", "db2")
 CONFIG = """
 global
