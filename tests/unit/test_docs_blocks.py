@@ -50,7 +50,7 @@ YOURS = {
     "writes.csv": "docs/howto/import.md",
     "hosts.csv": "docs/howto/merge.md",
     "demands.*": "docs/howto/merge.md",
-    "db1.rec": "docs/howto/record.md",
+    "db1.rec": "docs/howto/anonymise.md",
     "shop.rec": "docs/howto/record.md",
     "blog.rec": "docs/howto/record.md",
     "pool-*.jsonl.zst": "docs/howto/size.md",

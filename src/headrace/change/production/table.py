@@ -23,7 +23,7 @@ from headrace.change.production.series import ALL, Observed, Row, of_rows
 from headrace.experiment.foreign import cells_of
 
 UNITS_NS = {"le_s": 1e9, "le_ms": 1e6, "le_us": 1e3, "le_ns": 1.0}
-EXAMPLE = "docs/howto/verify.md lists the columns"
+EXAMPLE = "docs/reference/verify.md lists the columns"
 
 
 def read(paths: Sequence[Path]) -> Observed:
