@@ -21,6 +21,7 @@ from tests.json_numbers import numbers_as_text
 from tests.programs import agent_path
 from tests.rules.hosts import saved
 from tests.rules.network_cases import ONE_HOT_CORE
+from tests.unit.test_digest_memcached import TALK, capture
 
 LOG = """# Time: 2026-01-01T00:00:00.000000Z
 # User@Host: app[app] @ localhost []  Id:     1
@@ -37,6 +38,7 @@ HERE = [
     ("digest", "slow.log"),
     ("digest", "compare", "slow.log", "slow.log"),
     ("digest", "both-ends", "slow.log", "slow.log"),
+    ("digest", "memcached", "cache.pcap"),
     ("record", "slow.log", "-o", "again.rec"),
     ("recording", "info", "shop.rec"),
     ("recording", "verify", "shop.rec"),
@@ -84,6 +86,7 @@ TEXTS = ("version", "detail", ".id:", ".class:", "agent_version")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("json")
     (made / "slow.log").write_text(LOG)
+    capture(made / "cache.pcap", TALK)
     save(saved(rates=ONE_HOT_CORE, without=["psi"]), made / "db1.hunt")
     arguments = ["record", made / "slow.log", "--with-literals", "--output", made / "shop.rec"]
     subprocess.run([agent_path(), *map(str, arguments)], check=True, capture_output=True)

@@ -60,6 +60,8 @@ enum Command {
     File(settings::plain::FileArguments),
     /// Sum up traffic by query class, as JSON lines or as a table
     Digest(Box<traffic::digest::command::DigestArguments>),
+    /// Sum up what clients ask of memcached, by command and pattern of key, as JSON
+    Memcached(traffic::memcached::command::MemcachedArguments),
     /// Print what a file of traffic holds, one JSON line an event
     #[command(hide = true)]
     Events(traffic::events::EventsArguments),
@@ -91,6 +93,7 @@ fn main() -> std::process::ExitCode {
         Command::Leased(arguments) => settings::leased::run(&arguments),
         Command::File(arguments) => settings::plain::run(&arguments),
         Command::Digest(arguments) => traffic::digest::command::run(&arguments),
+        Command::Memcached(arguments) => traffic::memcached::command::run(&arguments),
         Command::Events(arguments) => traffic::events::run(&arguments),
         Command::Buckets => histogram::print_buckets(std::io::stdin().lock(), std::io::stdout().lock()),
     };

@@ -55,7 +55,7 @@ impl Named {
     }
 }
 
-const UNKNOWN_SESSIONS: &str = "that began before the capture and show no request of MySQL";
+const UNKNOWN_SESSIONS: &str = "that began before the capture and show no request";
 const CUT_SESSIONS: &str = "of which the capture cut the packets (`tcpdump -s 0` keeps them whole)";
 
 /// Counts of what was read and what was missed. All counts add, so that parts merge exactly.
@@ -211,7 +211,10 @@ impl Coverage {
             why.add(if is_cut { CUT_SESSIONS } else { UNKNOWN_SESSIONS }, unknown);
         }
         let is_all = self.sessions > 0 && why.total() >= self.sessions;
-        is_all.then(|| format!("none of the {} sessions could be read: {}", self.sessions, why.listed()))
+        let is_cache = self.foreign_sessions.get("memcached") > 0;
+        let hint = if is_cache { "; `headrace digest memcached` reads memcached" } else { "" };
+        is_all
+            .then(|| format!("none of the {} sessions could be read: {}{hint}", self.sessions, why.listed()))
     }
 
     /// A log of which nothing could be read, though there is more in it than what a server writes when it begins one.

@@ -14,6 +14,7 @@ pub mod guard;
 pub mod input;
 mod json;
 pub mod measures;
+pub mod memcached;
 mod numbers;
 pub mod packets;
 mod pieces;

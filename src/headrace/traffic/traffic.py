@@ -77,6 +77,15 @@ async def _standard_input() -> AsyncIterator[bytes]:
         yield piece
 
 
+async def memcached(host: Target, arguments: Sequence[str]) -> dict[str, Any]:
+    """What clients ask of memcached, by its captured packets: also if nothing could be read, which it says."""
+    agent = await Agent.install(host)
+    requests: dict[str, Any] = await agent.answer(
+        "memcached", *arguments, timeout_s=None, even_if_it_failed=True
+    )
+    return requests
+
+
 async def plans(host: Target, samples: Iterable[tuple[str, Line]], login: ServerLogin) -> dict[str, str]:
     """Class -> the plan of its sample, or why there is none. Only EXPLAIN of reads; nothing is executed."""
     agent = await Agent.install(host)

@@ -18,7 +18,7 @@ pub mod names;
 pub mod pages;
 mod parts;
 mod progress;
-mod seeded;
+pub(crate) mod seeded;
 pub mod slices;
 mod span;
 mod summary;

@@ -56,6 +56,7 @@ use base::error::AgentError;
 
 /// Ports and tunnels that are counted apart; their numbers may be a stranger's choice.
 const MOST_COUNTED: usize = 65_536;
+const MEMCACHED_PORT: u16 = 11_211;
 /// Ports that are named where no packet is one of a server.
 const NAMED_PORTS: usize = 3;
 
@@ -279,7 +280,10 @@ impl<'a, S: Streams> Packets<'a, S> {
         let mut ports: Vec<_> = self.ports.iter().map(|(port, packets)| (*packets, *port)).collect();
         ports.sort_unstable_by(|a, b| b.cmp(a));
         let named = ports.iter().take(NAMED_PORTS).map(|(packets, port)| format!("{port} ({packets})"));
-        Some(format!("no packet of a server; its busiest ports: {} (see --port)", listed(named.collect())))
+        let named = listed(named.collect());
+        let is_cache = ports.iter().take(NAMED_PORTS).any(|(_, port)| *port == MEMCACHED_PORT);
+        let hint = if is_cache { "; `headrace digest memcached` reads memcached" } else { "" };
+        Some(format!("no packet of a server; its busiest ports: {named} (see --port){hint}"))
     }
 
     /// Names what was counted, the most frequent first, because only so many names are kept.

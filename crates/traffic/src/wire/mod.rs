@@ -13,7 +13,7 @@ mod answer;
 mod beginning;
 mod client;
 mod connection;
-mod foreign;
+pub(crate) mod foreign;
 mod inflate;
 mod known;
 mod login;

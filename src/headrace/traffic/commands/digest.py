@@ -29,6 +29,7 @@ from headrace.cli.shell import (
 )
 from headrace.traffic.commands import habits
 from headrace.traffic.commands.habits import Limit
+from headrace.traffic.commands.memcached import memcached
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -200,6 +201,7 @@ History = Annotated[Path, typer.Argument(metavar="FOLDER", help="Of `headrace di
 
 digest_app = typer.Typer(cls=habits.Command, rich_markup_mode=None)
 app.add_typer(digest_app, name="digest")
+digest_app.command("memcached", epilog="Example: headrace digest memcached cache.pcap")(memcached)
 
 
 @digest_app.callback(
