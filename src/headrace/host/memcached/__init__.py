@@ -7,6 +7,6 @@ time limit of its own, so a slow one delays nobody; nothing but ``stats`` is eve
 runs on the host, by its Python.
 """
 
-from headrace.host.memcached.watching import ANSWER, NOTHING, Rounds, Seen, Watch, begin, once
+from headrace.host.memcached.watching import ANSWER, NOTHING, Rounds, Seen, Watch, begin, once, seen
 
-__all__ = ["ANSWER", "NOTHING", "Rounds", "Seen", "Watch", "begin", "once"]
+__all__ = ["ANSWER", "NOTHING", "Rounds", "Seen", "Watch", "begin", "once", "seen"]

@@ -68,17 +68,23 @@ class Watch:
     async def end(self) -> Seen:
         """Raises nothing: what went wrong is why a server was not read."""
         last = await _ask(self.agent.target, self.servers, self.first, is_last=True)
-        records: list[Mapping[str, Any]] = []
-        rows: list[dict[str, Any]] = []
-        names = _names([{**self.first.get(pid, {}), **last[pid]} for pid in last])
-        for pid, newest in last.items():
-            name = names[pid]
-            was, now = self.first.get(pid, {}).get("replies"), newest.get("replies")
-            is_anew = bool(was and now and _uptime(now) < _uptime(was))
-            for replies in (None if is_anew else was, now):
-                records += _records(name, replies) if replies else ()
-            rows.append(_row(pid, name, newest, now or was or {}, is_anew=is_anew))
-        return Seen(tuple(records), {"instances": rows, "not_covered": list(self.not_covered)})
+        both = seen(self.first, last)
+        return Seen(both.records, {**both.facts, "not_covered": list(self.not_covered)})
+
+
+def seen(first: Mapping[int, Mapping[str, Any]], last: Mapping[int, Mapping[str, Any]]) -> Seen:
+    """What servers said at two times, by process id: ``address``, and ``replies`` or ``error``."""
+    records: list[Mapping[str, Any]] = []
+    rows: list[dict[str, Any]] = []
+    names = _names([{**first.get(pid, {}), **last[pid]} for pid in last])
+    for pid, newest in last.items():
+        name = names[pid]
+        was, now = first.get(pid, {}).get("replies"), newest.get("replies")
+        is_anew = bool(was and now and _uptime(now) < _uptime(was))
+        for replies in (None if is_anew else was, now):
+            records += _records(name, replies) if replies else ()
+        rows.append(_row(pid, name, newest, now or was or {}, is_anew=is_anew))
+    return Seen(tuple(records), {"instances": rows})
 
 
 @dataclass

@@ -5,7 +5,7 @@
 #   sh collect.sh -s 30 --socket=/run/mysqld/mysqld.sock --user=root       (a password: from ~/.my.cnf)
 #
 # It only reads: files of /proc and /sys once a second, and over one login SHOW GLOBAL STATUS, SHOW FULL PROCESSLIST
-# and, every fifth second, SHOW ENGINE INNODB STATUS. Another login before asks whether the server lets us in: if
+# and, every fifth second, SHOW ENGINE INNODB STATUS. Each memcached here is asked twice for its `stats`. Another login before asks whether the server lets us in: if
 # not, and options of the client were given, nothing is read. It needs no root and installs nothing. Values in statements,
 # variables that may be passwords, option files, rows, and other programs' command lines are not written.
 # If it is interrupted it removes what it has written, and no process stays.
@@ -135,6 +135,69 @@ ask() { # the statements, as long as it is watched; the client ends with them
   done
 }
 
+talker=''
+for found in python3 bash socat nc; do # who can talk to a memcached; all but the first need a time limit
+  command -v "$found" >/dev/null && { [ "$found" = python3 ] || command -v timeout >/dev/null; } && talker=$found && break
+done
+stats='stats\r\nstats settings\r\nstats items\r\nstats slabs\r\nquit\r\n'
+
+talk() { # ADDRESS: what a memcached at HOST:PORT, or at a socket's path, answers within 3 s
+  case $talker:$1 in
+    python3:*) printf "$stats" | python3 -I -c 'import socket, sys, time
+place, end = sys.argv[1], time.time() + 3
+host, _, port = place.rpartition(":")
+one = socket.socket(socket.AF_UNIX if place[0] == "/" else socket.AF_INET)
+one.settimeout(3)
+one.connect(place if place[0] == "/" else (host, int(port)))
+one.sendall(sys.stdin.buffer.read())
+while time.time() < end:
+    more = one.recv(65536)
+    if not more: break
+    sys.stdout.buffer.write(more)' "$1" ;;
+    bash:*) timeout 3 bash -c 'exec 3<>"/dev/tcp/${0%:*}/${0##*:}" && printf "$1" >&3 && cat <&3' "$1" "$stats" ;;
+    socat:/*) printf "$stats" | timeout 3 socat -t 3 - "UNIX-CONNECT:$1" ;;
+    socat:*) printf "$stats" | timeout 3 socat -t 3 - "TCP:$1" ;;
+    nc:*) printf "$stats" | timeout 3 nc -w 3 "${1%:*}" "${1##*:}" ;;
+  esac 2>/dev/null | tr -d '\r' | head -c 4194304 | awk '/^(STAT |END$|ERROR|CLIENT_ERROR|SERVER_ERROR)/'
+}
+
+listens() { # PROCESS: where a memcached listens: by its sockets, or where they cannot be seen by its options
+  own=" $(ls -l "$1/fd" 2>/dev/null | sed -n 's/.*socket:\[\([0-9]*\)\]$/\1/p' | tr '\n' ' ')"
+  place=$(awk -v own="$own" '$4 == "0A" && index(own, " " $10 " ") { if (!any || $2 ~ /7F:/) any = $2 } END { print any }' "$1/net/tcp" 2>/dev/null |
+    sed -n 's/^\(..\)\(..\)\(..\)\(..\):\(....\)$/0x\4 0x\3 0x\2 0x\1 0x\5/p')
+  [ "$place" ] && { printf '%d.%d.%d.%d:%d' $place | sed 's/^0\.0\.0\.0:/127.0.0.1:/'; return; }
+  tr '\0' '\n' 2>/dev/null <"$1/cmdline" | awk '
+    NR == 1 { next }
+    want { given[want] = $0; want = ""; next }
+    /^-[pls]$/ { want = substr($0, 2); next }
+    /^-[pls]./ { given[substr($0, 2, 1)] = substr($0, 3); next }
+    /^--(port|listen|unix-socket)=/ { letter = substr($0, 3, 1); sub(/^[^=]*=/, ""); given[letter == "u" ? "s" : letter] = $0 }
+    END {
+      if ("s" in given || "u" in given) { print given["s"]; exit }
+      host = given["l"]; sub(/,.*/, "", host); sub(/^notls:/, "", host); port = given["p"] == "" ? 11211 : given["p"]
+      if (host ~ /:/) { port = host; sub(/.*:/, "", port); sub(/:.*/, "", host) }
+      if (host == "" || host == "0.0.0.0" || host == "*") host = "127.0.0.1"
+      print host ":" port
+    }'
+}
+
+ask_caches() { # each memcached of this host for its statistics
+  for found in $caches; do
+    at=$(date +%s.%N)
+    case $at in *[!0-9.]* | *.) at=$(date +%s) ;; esac
+    place=$(listens "$found")
+    printf 'TS %s\nmemcached %s %s\n' "$at" "${found#/proc/}" "$place"
+    own=$(readlink "$found/ns/net" 2>/dev/null)
+    case $talker:$place in :*) echo "not asked: there is no python3, bash, socat or nc here"; continue ;;
+      bash:/* | nc:/*) echo "not asked: at a Unix socket only python3 and socat can ask, and neither is here"; continue ;; esac
+    if [ "$own" ] && [ "$own" != "$(readlink /proc/self/ns/net)" ]; then
+      echo "not asked: it has a network of its own"
+    else
+      talk "$place"
+    fi
+  done >>"$out/memcached.txt"
+}
+
 client=$(command -v mariadb || command -v mysql)
 what="this host and its server"
 if [ "$client" ] && ! "$client" "$@" --batch --execute='DO 0' >/dev/null 2>"$out/mysql.err"; then
@@ -153,10 +216,13 @@ if [ "$client" ]; then
 else
   echo "no mysql or mariadb client here: the server is not asked" | tee "$out/mysql.err" >&2
 fi
+caches=''
 for found in /proc/[0-9]*; do # a server of any user; of its options only those that say where it is
   read -r name 2>/dev/null <"$found/comm" || continue
-  case $name in mysqld | mariadbd) server="$server $found" ;; esac
+  case $name in mysqld | mariadbd) server="$server $found" ;; memcached) caches="$caches $found" ;; esac
 done
+[ "$caches" ] && ask_caches
+for found in $caches; do keep "$out" "$found/comm" "$found/stat" "$found/status" "$found/limits" "$found/cmdline"; done
 keep "$out" /proc/cpuinfo /proc/version /proc/mounts /proc/mdstat /proc/cmdline /proc/swaps /proc/sys/vm/* /proc/sys/fs/*-max /proc/sys/fs/*-nr \
   /proc/sys/net/netfilter/nf_conntrack_count /proc/sys/net/netfilter/nf_conntrack_max /proc/sys/net/core/* /proc/sys/net/ipv4/tcp_* /proc/sys/net/ipv4/ip_local_port_range /proc/sys/kernel/osrelease /proc/sys/kernel/hostname /proc/sys/kernel/version /proc/sys/kernel/numa* \
   /proc/self/mountinfo /proc/1/mountinfo /etc/os-release /proc/meminfo /proc/stat /proc/uptime /sys/block/*/queue/* /sys/block/*/size /sys/block/*/dev /sys/block/*/ro \
@@ -190,6 +256,7 @@ while now=$(date +%s) && [ "$now" -le "$end" ]; do
   for found in $cards; do { echo "ethtool -S $found"; limits "$found"; echo; } >>"$out/ethtool.txt"; done
   sleep 1
 done
+[ "$caches" ] && ask_caches
 [ "$pid" ] && wait "$pid"
 trap - HUP INT TERM
 [ -s "$out/mysql.err" ] && { echo "the server said:"; head -n 3 "$out/mysql.err"; } >&2

@@ -53,7 +53,8 @@ WHAT_IS_READ = (
     "SHOW GLOBAL STATUS, SHOW GLOBAL VARIABLES, SHOW ENGINE INNODB STATUS, process lists, directories of pt-stalk "
     "or headrace collect, pt-summary, sosreports, directories with proc/ and sys/, vmstat, iostat -x, mpstat, "
     "sar, sadf -j, top -b, atop -P, collectl -P, free -h, "
-    "netstat -s with times, perf script, and pages of node_exporter and mysqld_exporter"
+    "netstat -s with times, perf script, memcached's stats of headrace collect, and pages of node_exporter and "
+    "mysqld_exporter"
 )
 
 

@@ -13,6 +13,7 @@ from headrace.hunt.dumps.kinds import (
     free,
     innodb,
     kernel_log,
+    memcached,
     mext,
     netstat,
     pairs,
@@ -31,5 +32,5 @@ from headrace.hunt.dumps.kinds import (
 
 KINDS = (
     pairs, mext, innodb, threads, proc, sadf, sysstat, sysstat_json, sar, top, atop, collectl, free, netstat,
-    ethtool, exporters, prometheus, perf, kernel_log, summaries, refused,
+    ethtool, memcached, exporters, prometheus, perf, kernel_log, summaries, refused,
 )  # fmt: skip
