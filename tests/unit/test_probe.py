@@ -25,6 +25,7 @@ from headrace.experiment.workloads import Context
 from headrace.experiment.workloads.probe import EVICTIONS, HITS, LINES, guarded, lines_of, measured
 from headrace.host.memcached import probe as probes
 from headrace.host.memcached.probed import Gets, Reading, between, parsed
+from tests import commands
 from tests.caches import FakeCache
 
 SECOND = 10**9
@@ -253,6 +254,39 @@ class FakeBench:
 
     async def compare(self, *_: Any, **__: Any) -> Any:
         return self._compared
+
+
+@pytest.mark.parametrize(
+    ("wanted", "seconds", "judged_by"),
+    [("p50", 30, "the p50 of their response times"), ("throughput", 1, "judged by throughput")],
+)
+def test_what_was_asked_for_decides(wanted: str, seconds: float, judged_by: str) -> None:
+    with fake(per_s=50_000) as server:
+        found = probing(server.address, seconds, response=wanted)
+    assert found.response == wanted
+    assert judged_by in found.said
+
+
+def test_a_percentile_without_data_names_the_turn_that_has_it() -> None:
+    with fake(per_s=50_000) as server, pytest.raises(Refused, match="too few for p99") as raised:
+        probing(server.address, 10, 50, "p99")
+    assert raised.value.hint == "--duration 22s, or more gets: --gets"
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["apply", "host.rps_cpus@eth0=1", "--memcached", "x:1"], "--judge"),
+        (["apply", "--judge", "host.rps_cpus@eth0=1", "--gets", "9"], "--memcached"),
+        (["prove", "NET01", "--plan", "x.toml", "--memcached", "x:1"], "--live"),
+        (["prove", "--live", "a.b=1", "--memcached", "x:1", "--response", "p42"], "p42"),
+        (["prove", "--live", "a.b=1", "--memcached", "x:1", "--budget", "9m"], "--blocks"),
+    ],
+)
+def test_options_that_nothing_would_read_are_refused(words: Sequence[str], why: str) -> None:
+    done = commands.headrace(*words)
+    assert done.returncode == 2
+    assert why in done.stderr
 
 
 class Kept(probes.Printed):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,11 +73,11 @@ class Probing:
     said: str
 
 
-def probing(address: str, seconds: float, gets_per_s: float | None = None) -> Probing:
-    """How the memcached at this address is probed in turns of so many seconds.
+def probing(address: str, seconds: float, gets_per_s: float | None = None, response: str = "") -> Probing:
+    """How the memcached at this address is probed in turns of so many seconds. ``response``: what was asked for.
 
     Takes a look at it, of 2 s. Raises NotReady with why it is not read, and Refused for an idle one, one without
-    connections left, and where a turn would have too few gets for a percentile.
+    connections left, and where a turn would have too few gets for the percentile, or for any.
     """
     try:
         looked = probe.look(address)
@@ -96,19 +97,21 @@ def probing(address: str, seconds: float, gets_per_s: float | None = None) -> Pr
             hint="headrace hunt says more: MEMC20",
         )
     per_s = probe.fair_per_s(rate) if gets_per_s is None else gets_per_s
-    response = next((each for each in OF_PROBE if _beyond(each, per_s * seconds) >= MIN_BEYOND), None)
-    if response is None:
-        needed = next(s for s in range(1, 10**6) if _beyond("p50", per_s * s) >= MIN_BEYOND)
+    able = [each for each in OF_PROBE if _beyond(each, per_s * seconds) >= MIN_BEYOND]
+    wanted = response or next(iter(able), OF_PROBE[-1])
+    if wanted in PERCENTILES and _beyond(wanted, per_s * seconds) < MIN_BEYOND:
+        needed = math.ceil(seconds * MIN_BEYOND / _beyond(wanted, per_s * seconds))
         raise Refused(
-            f"{per_s:.3g} gets/s make {per_s * seconds:.0f} in a turn, too few for a percentile",
+            f"{per_s:.3g} gets/s make {per_s * seconds:.0f} in a turn, too few for {wanted}",
             place=address,
             hint=f"--duration {needed}s, or more gets: --gets",
         )
+    by = f"the {wanted} of their response times" if wanted in PERCENTILES else wanted
     said = (
         f"the probe asks memcached {looked.version} for {per_s:.3g} keys/s, {per_s / rate:.2%} of its {rate:,.0f} "
-        f"requests/s; judged by the {response} of their response times"
+        f"requests/s; judged by {by}"
     )
-    return Probing(Watch(memcached=address, gets_per_s=round(per_s, 3)), response, said)
+    return Probing(Watch(memcached=address, gets_per_s=round(per_s, 3)), wanted, said)
 
 
 def _beyond(percentile: str, gets: float) -> float:

@@ -14,7 +14,14 @@ import typer
 from headrace.base.model import ServerLogin, Value
 from headrace.change.commands import attempts, index_changes, whose
 from headrace.change.commands.forms import AsForm, print_form
-from headrace.change.commands.judge import NO_PROBE, Allowed, JudgeOptions, ProbeOptions, apply_judged
+from headrace.change.commands.judge import (
+    NO_PROBE,
+    Allowed,
+    JudgeOptions,
+    ProbeOptions,
+    apply_judged,
+    check_probe,
+)
 from headrace.cli.options import NO_LOGIN, AllowBeyond, AllowLoss, AllowWeaker, duration, grouped
 from headrace.cli.shell import (
     Json,
@@ -100,6 +107,7 @@ def apply(
         _confirm_on(settings or [], target, login)
         return
     settings = _named(settings)
+    check_probe(probe, judges=judge.judge and not index_changes.is_index(settings), how="--judge KNOB=VALUE")
     allowed = Allowed(allow_weaker or (), allow_loss or (), allow_beyond or ())
     lasts = bool(within_s) or persist is not Persist.NO
     with attempts.remembered(target, login, counts=not dry_run and form is None) as attempt:

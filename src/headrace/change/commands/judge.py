@@ -87,6 +87,18 @@ class ProbeOptions:
 NO_PROBE = ProbeOptions()
 
 
+def check_probe(probe: ProbeOptions, *, judges: bool, how: str, response: str = "") -> None:
+    """Raises BadParameter for options that nothing would read. ``how``: which option makes it judge."""
+    from headrace.experiment.stats.trials import RESPONSES
+
+    if probe != NO_PROBE and not judges:
+        raise typer.BadParameter(f"--memcached and --gets say how a change is judged: with {how}")
+    if probe.gets_per_s is not None and not probe.memcached:
+        raise typer.BadParameter("--gets is of the probe: with --memcached HOST:PORT")
+    if probe.memcached and response and response not in RESPONSES:
+        raise typer.BadParameter(f"--response {response}: must be {', '.join(RESPONSES)}")
+
+
 @dataclasses.dataclass(frozen=True)
 class Allowed:
     """The knobs that may do what is refused otherwise."""
@@ -106,9 +118,9 @@ def watched(
 
     if not probe.memcached:
         return live.Watch(login, counter), THROUGHPUT
-    probing = live.probing(probe.memcached, turn_s, probe.gets_per_s)
+    probing = live.probing(probe.memcached, turn_s, probe.gets_per_s, response)
     tell(probing.said)
-    return probing.watch, response or probing.response
+    return probing.watch, probing.response
 
 
 def judged(

@@ -13,7 +13,15 @@ import typer
 
 from headrace.base.model import ServerLogin, Value
 from headrace.change.commands import index_changes
-from headrace.change.commands.judge import NO_PROBE, Allowed, JudgeOptions, ProbeOptions, judged, watched
+from headrace.change.commands.judge import (
+    NO_PROBE,
+    Allowed,
+    JudgeOptions,
+    ProbeOptions,
+    check_probe,
+    judged,
+    watched,
+)
 from headrace.cli.options import DAY_S, HOUR_S, NO_LOGIN, duration, duration_text, grouped
 from headrace.cli.shell import (
     Json,
@@ -143,6 +151,10 @@ def prove(
     from headrace.experiment import live as watching
 
     findings = _with_index(findings or [], source) if live else findings
+    judges = live and not index_changes.is_index(findings or [])
+    check_probe(probe, judges=judges, how="--live and a finding or KNOB=VALUE", response=response)
+    if probe.memcached and budget_s:
+        raise typer.BadParameter("--budget is for throughput: with --memcached, --blocks says how long")
     if index_changes.is_index(findings or []):
         turns = JudgeOptions(True, duration_s, warmup_s, blocks)
         index_changes.prove_index(findings or [], target, login, turns, watch, is_live=live, as_json=as_json)
