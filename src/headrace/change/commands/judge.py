@@ -87,7 +87,9 @@ class ProbeOptions:
 NO_PROBE = ProbeOptions()
 
 
-def check_probe(probe: ProbeOptions, *, judges: bool, how: str, response: str = "") -> None:
+def check_probe(
+    probe: ProbeOptions, *, judges: bool, how: str, response: str = "", budget_s: float | None = None
+) -> None:
     """Raises BadParameter for options that nothing would read. ``how``: which option makes it judge."""
     from headrace.experiment.stats.trials import RESPONSES
 
@@ -95,6 +97,8 @@ def check_probe(probe: ProbeOptions, *, judges: bool, how: str, response: str = 
         raise typer.BadParameter(f"--memcached and --gets say how a change is judged: with {how}")
     if probe.gets_per_s is not None and not probe.memcached:
         raise typer.BadParameter("--gets is of the probe: with --memcached HOST:PORT")
+    if probe.memcached and budget_s:
+        raise typer.BadParameter("--budget is for throughput: with --memcached, --blocks says how long")
     if probe.memcached and response and response not in RESPONSES:
         raise typer.BadParameter(f"--response {response}: must be {', '.join(RESPONSES)}")
 

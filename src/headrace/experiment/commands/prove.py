@@ -152,9 +152,7 @@ def prove(
 
     findings = _with_index(findings or [], source) if live else findings
     judges = live and not index_changes.is_index(findings or [])
-    check_probe(probe, judges=judges, how="--live and a finding or KNOB=VALUE", response=response)
-    if probe.memcached and budget_s:
-        raise typer.BadParameter("--budget is for throughput: with --memcached, --blocks says how long")
+    check_probe(probe, judges=judges, how="--live and a KNOB=VALUE", response=response, budget_s=budget_s)
     if index_changes.is_index(findings or []):
         turns = JudgeOptions(True, duration_s, warmup_s, blocks)
         index_changes.prove_index(findings or [], target, login, turns, watch, is_live=live, as_json=as_json)
@@ -176,8 +174,7 @@ def prove(
                 "on which workload? --live tests on the running host, --plan FILE on a private server with a "
                 "plan's workload (`headrace plan list`: stock-to-all and other examples)"
             )
-        how = response or "throughput"
-        _prove_plan(findings or [], find_plan(plan), output, blocks, how, budget_s, weaker, end)
+        _prove_plan(findings or [], find_plan(plan), output, blocks, response, budget_s, weaker, end)
         return
     if not findings or len(findings) != 1:
         raise typer.BadParameter("--live tests one finding at a time")
@@ -294,6 +291,7 @@ def _prove_plan(
     from headrace.experiment import prove as proofs
     from headrace.experiment.report import progress
 
+    response = response or "throughput"
     with progress.Watcher(stderr()) as watcher:
         bench = proofs.Bench.open(
             plan,
