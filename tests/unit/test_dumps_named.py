@@ -15,6 +15,24 @@ from headrace.hunt.dumps.piece import About, Kernel, Said, Unread
 #: What the answer says, and the first lines of what a program printed.
 OUTPUTS = (
     (
+        "vmstat or iostat of BSD",
+        "                        extended device statistics  \ndevice       r/s     w/s\n",
+    ),
+    (
+        "vmstat or iostat of BSD",
+        " procs  memory       page                    disks     faults         cpu\n r b w\n",
+    ),
+    ("iostat of BSD or Solaris", "    r/s    w/s   kr/s   kw/s wait actv wsvc_t asvc_t  %w  %b device\n"),
+    ("of AIX or Solaris", "\nSystem configuration: lcpu=8 mem=16384MB ent=1.00\n"),
+    ("of macOS", "Mach Virtual Memory Statistics: (page size of 16384 bytes)\n"),
+    ("counters of Windows", '"(PDH-CSV 4.0) (W. Europe Standard Time)(-60)","\\\\DB1\\Processor(_Total)"\n'),
+    (
+        "the output of free in another language",
+        "               gesamt       belegt        frei     geteilt Puff/Cache  verfügbar\n"
+        "Speicher:    24700000    21000000      200000       10000     3500000      300000\n"
+        "Swap:         2000000     1999000        1000\n",
+    ),
+    (
         "docker stats",
         "CONTAINER  CPU %  MEM USAGE / LIMIT  MEM %  NET I/O\n"
         "f3c2b0a1d9e8  187.32%  3.214GiB / 4GiB  80.35%  1.2GB / 3.4GB\n",

@@ -18,6 +18,7 @@ from headrace.hunt.dumps.piece import Piece, Rates, Said, Stacks, Status, Thread
 from headrace.hunt.dumps.tables import tables
 from headrace.hunt.hunt import examine, saved
 from headrace.hunt.resources import Level
+from tests.commands import headrace
 
 BANNER = "Linux 5.14.0-362.el9.x86_64 (db1) \t11/29/26 \t_x86_64_\t(2 CPU)\n\n"
 #: One listing of the status, with names enough to be told from an example in a text.
@@ -126,6 +127,23 @@ def test_vmstat_with_active_memory_has_its_columns_where_they_are() -> None:
     assert swap.per_second == {"pswpin": {"": 2.0}, "pswpout": {"": 1.0}}
     (cpu,) = rates(text, "cpu")
     assert cpu.per_second["user"]["all"] == pytest.approx(76)
+
+
+@pytest.mark.parametrize(
+    ("memory", "stamped"),
+    [("frei  Puff  Cache", ""), ("libre tampon  cache", ""), ("libre búf caché", " CET")],
+)
+def test_columns_of_vmstat_in_another_language_are_in_their_places(memory: str, stamped: str) -> None:
+    text = (
+        "procs -----------Speicher---------- ---Swap-- -----E/A---- -System-- ------CPU-----\n"
+        f" r  b   swpd   {memory}   si   so    bi    bo   in   cs us sy id wa st{stamped}\n"
+        + "14  0      0 14391328 163844 8278848    0    0  1334  4833  499 1455 83 11  6  0  0\n"
+        * 3
+    )
+    (swap, _) = rates(text, "vmstat")
+    assert swap.per_second == {"pswpin": {"": 0.0}, "pswpout": {"": 0.0}}
+    assert rates(text, "cpu")[0].per_second["user"]["all"] == pytest.approx(83)
+    assert rates(text, "memory")[0].gauges["MemFree"] == {"": 14391328 * 1024.0}
 
 
 CPU = "avg-cpu:  %user   %nice %system %iowait  %steal   %idle\n"
@@ -349,7 +367,17 @@ def test_a_status_of_innodb_alone_says_what_transactions_there_are(tmp_path: Pat
         (tmp_path / f"i{number}.txt").write_text(title.format(number) + body)
     said = examine(saved(tmp_path)).verdict.sentence
     assert "InnoDB has 2.0 transactions open, 1.0 of them wait for row locks" in said
-    assert "the oldest was open for 90 s" in said
+    assert "the oldest was open for 90 s; 12 old row versions wait for purge." in said
+
+
+def test_one_process_list_was_read_and_is_no_average(tmp_path: Path) -> None:
+    (tmp_path / "list.txt").write_text(
+        "Id\tUser\tHost\tdb\tCommand\tTime\tState\tInfo\n7\tapp\tweb\tshop\tQuery\t3\tSending data\tselect 1\n"
+    )
+    hunt = examine(saved(tmp_path))
+    assert "1 process list says too little of an average: several tell" in hunt.verdict.sentence
+    assert "was not read" not in hunt.verdict.sentence
+    assert "only the host was examined" not in headrace("hunt", "--from", str(tmp_path)).stdout
 
 
 def test_variables_in_json_are_settings() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import random
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,22 @@ def test_midnight_is_five_minutes_after_five_to(clocks: tuple[str, ...]) -> None
 @pytest.mark.parametrize("date", ["11/28/26", "2026-11-28", "31/07/2022", "28.11.2026"])
 def test_any_form_of_the_date_will_do(date: str) -> None:
     assert len(rates(of_file("12:00:00", "12:10:00", date=date), "cpu")) == 1
+
+
+@pytest.mark.parametrize(
+    ("date", "day"),
+    [
+        ("28.11.2026", "2026-11-28"), ("28/11/26", "2026-11-28"), ("2026年11月28日", "2026-11-28"),
+        ("01.02.2026", "2026-02-01"), ("02/01/2026", "2026-02-01"),
+    ],
+)  # fmt: skip
+def test_a_banner_is_one_with_the_date_of_any_language(date: str, day: str) -> None:
+    text = of_file("12:00:00", "12:10:00", date=date)
+    (about,) = [piece for kind in KINDS for piece in kind.read(text) if isinstance(piece, About)]
+    assert about.facts["cpu", "online_count"] == 8
+    at_s = rates(text, "cpu")[0].at_s
+    assert at_s is not None
+    assert datetime.fromtimestamp(at_s, UTC).isoformat() == f"{day}T12:10:00+00:00"
 
 
 @pytest.mark.parametrize(("average", "date"), [("Durchschn.:", "28.11.2026"), ("Moyenne :", "28/11/2026")])

@@ -25,6 +25,7 @@ from headrace.experiment.foreign.formats import (
     vdbench,
 )
 from tests.commands import headrace
+from tests.load_outputs import LOADS
 from tests.outputs import (
     FIO,
     GOODS,
@@ -39,6 +40,8 @@ from tests.outputs import (
     VDBENCH,
     Good,
 )
+
+ALL = [*GOODS, *LOADS]
 
 
 def written(folder: Path, *texts: str) -> list[Path]:
@@ -59,7 +62,7 @@ PGBENCH_9 = (
 )
 
 
-@pytest.mark.parametrize("good", GOODS, ids=lambda good: good.name)
+@pytest.mark.parametrize("good", ALL, ids=lambda good: good.name)
 def test_a_run_that_ended_well(tmp_path: Path, good: Good) -> None:
     (row,) = read(tmp_path, good.text).rows
     assert {name: row.responses[name] for name in good.has} == pytest.approx(dict(good.has))
@@ -67,7 +70,7 @@ def test_a_run_that_ended_well(tmp_path: Path, good: Good) -> None:
 
 @pytest.mark.parametrize(
     ("good", "bad"),
-    [(good, bad) for good in GOODS for bad in good.bad],
+    [(good, bad) for good in ALL for bad in good.bad],
     ids=lambda v: getattr(v, "name", "failed"),
 )
 def test_a_run_that_failed_is_left_out_and_counted(tmp_path: Path, good: Good, bad: str) -> None:
@@ -78,7 +81,7 @@ def test_a_run_that_failed_is_left_out_and_counted(tmp_path: Path, good: Good, b
     assert "1 of 2 runs left out" in table.notes[0]
 
 
-@pytest.mark.parametrize("good", GOODS, ids=lambda good: good.name)
+@pytest.mark.parametrize("good", ALL, ids=lambda good: good.name)
 def test_a_log_cut_at_any_line_has_no_value_that_the_whole_has_not(tmp_path: Path, good: Good) -> None:
     lines = good.text.splitlines(keepends=True)
     if len(lines) == 1:
@@ -209,7 +212,7 @@ ODD: list[Any] = [None, [], {}, "x", True, -1, 1e308, [[]], {"a": {}}, 10**400]
 
 def test_json_of_another_shape_is_never_a_traceback() -> None:
     chance = random.Random(5)
-    texts = [json.loads(good.text.splitlines()[0]) for good in GOODS if good.text.startswith(("{", "[{"))]
+    texts = [json.loads(good.text.splitlines()[0]) for good in ALL if good.text.startswith(("{", "[{"))]
     for _ in range(1_500):
         content = json.loads(json.dumps(chance.choice(texts)))
         for _ in range(chance.randint(1, 3)):
@@ -341,7 +344,7 @@ TIMES = (
 )
 
 
-@pytest.mark.parametrize("good", GOODS, ids=lambda good: good.name)
+@pytest.mark.parametrize("good", ALL, ids=lambda good: good.name)
 def test_no_rate_of_a_reader_is_taken_for_a_time(tmp_path: Path, good: Good) -> None:
     (row,) = read(tmp_path, good.text).rows
     for name in row.responses:
@@ -366,7 +369,7 @@ WRAPPED: dict[str, Callable[[str], str]] = {
 
 
 @pytest.mark.parametrize("around", WRAPPED)
-@pytest.mark.parametrize("good", GOODS, ids=lambda good: good.name)
+@pytest.mark.parametrize("good", ALL, ids=lambda good: good.name)
 def test_what_terminals_and_containers_add_changes_no_value(tmp_path: Path, good: Good, around: str) -> None:
     if around == "a title" and good.name in ("Google Benchmark, CSV", "stress-ng, YAML"):
         pytest.skip("a file for programs, which nobody indents")
@@ -414,9 +417,9 @@ ENDS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("number", range(len(GOODS)), ids=lambda number: GOODS[number].name)
+@pytest.mark.parametrize("number", range(len(ALL)), ids=lambda number: ALL[number].name)
 def test_a_run_whose_shell_tells_of_a_bad_end_is_left_out(tmp_path: Path, number: int) -> None:
-    good, end = GOODS[number], ENDS[number % len(ENDS)]
+    good, end = ALL[number], ENDS[number % len(ENDS)]
     table = read(tmp_path, good.text, good.text.rstrip("\n") + f"\n{end}\n")
     assert len(table.rows) == 1
     assert "left out" in table.notes[0]
@@ -427,7 +430,7 @@ JSONS = ("YCSB, JSON", "go-ycsb, JSON")
 MEANS = ("go test -bench", "Google Benchmark, console", "criterion", "Rust's own benches")
 
 
-@pytest.mark.parametrize("good", GOODS, ids=lambda good: good.name)
+@pytest.mark.parametrize("good", ALL, ids=lambda good: good.name)
 def test_of_two_runs_in_a_file_none_is_lost_without_a_word(tmp_path: Path, good: Good) -> None:
     text = good.text.rstrip("\n") + "\n" + good.text
     if good.text.lstrip().startswith(("{", "[{", "fio: ")) and good.name not in (

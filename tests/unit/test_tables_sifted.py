@@ -9,7 +9,7 @@ import pytest
 
 from headrace.base.errors import PlanError
 from headrace.experiment import foreign
-from headrace.experiment.foreign import alike, names
+from headrace.experiment.foreign import alike, directions, names
 
 RUNS = [("xfs", 1000.5), ("xfs", 1010.25), ("ext4", 900.5), ("ext4", 905.75)]
 CSV = "fs,rep,tps\n" + "".join(f"{fs},{n},{tps}\n" for n, (fs, tps) in enumerate(RUNS))
@@ -257,6 +257,50 @@ def test_of_versions_10_10_is_not_10_1_and_of_sizes_it_is() -> None:
     assert len(alike.unified(lines, ["share"])) == 1
 
 
+@pytest.mark.parametrize(
+    ("factor", "levels"),
+    [
+        ("mysql", ("9.1", "9.10", "9.2")),
+        ("mariadb_build", ("11.1", "11.10")),
+        ("what", ("8.0.4", "8.4", "8.40")),
+    ],
+)
+def test_versions_are_known_by_what_has_them_or_by_their_form(
+    tmp_path: Path, factor: str, levels: tuple[str, ...]
+) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text(f"{factor},tps\n" + "".join(f"{level},{n + 1}\n" for n, level in enumerate(levels * 2)))
+    table = foreign.read_tables([path], [factor], ["tps"])
+    assert {row.levels[factor] for row in table.rows} == set(levels)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["failed_requests", "aborted_transactions", "miss_rate", "conflicts_s", "retry_rate", "rejected", "Ausfälle",
+     "slow_queries", "ctx_switches_per_s", "temp_c", "cv"],
+)  # fmt: skip
+def test_less_of_what_goes_wrong_is_better(name: str) -> None:
+    assert directions.is_more_better(name) is False
+
+
+@pytest.mark.parametrize(
+    "name", ["requests", "memory_reads", "successful_requests", "hit_ratio", "queries_s"]
+)
+def test_more_of_what_is_done_is_better(name: str) -> None:
+    assert directions.is_more_better(name) is not False
+
+
+def test_a_level_of_zeros_alone_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("fs,tps\nxfs,0\next4,15\nxfs,0\next4,16\n")
+    with pytest.raises(PlanError, match="tps is 0 in every run but those of fs = ext4"):
+        foreign.read_tables([path], ["fs"], ["tps"])
+
+
+def test_a_last_number_that_is_cut_off_is_no_run(tmp_path: Path) -> None:
+    assert len(read(tmp_path, f"{CSV}xfs,9,10").rows) == len(read(tmp_path, CSV).rows)
+
+
 def test_a_duration_is_one_in_other_languages() -> None:
     assert {names.setting(name) for name in ("Laufzeit", "Dauer (s)", "Durée", "durata_s")} == {"duration"}
 
@@ -370,7 +414,7 @@ def test_a_number_that_says_that_its_run_failed_is_left_out(tmp_path: Path, told
     [
         (f"{CSV}xfs,9,1005*\n* throttled\n", "1 number marked (*)"),
         (f"{CSV}#xfs,9,1005\n", "1 comment left out, the first in line 6: '#xfs,9,1005'"),
-        (f"{CSV}xfs,9,10", "tps = 10 in line 6, the last, has fewer digits than all others"),
+        (f"{CSV}xfs,9,10", "line 6, the last, left out: tps = 10 has fewer digits than all others"),
         (
             "fs;tps\nxfs;1.010\nxfs;1.001\next4;2.905\next4;2.905\n",
             "points in tps are taken for decimal points",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from headrace.base.counted import counted
 from headrace.host.activity import Activity
 from headrace.host.facts import GIB, HostFacts
 from headrace.host.window import Window
@@ -70,6 +71,8 @@ def _why_blind(activity: Activity | None, missing: tuple[str, ...]) -> str:
     why = activity.error if activity is not None else ""
     if "denied" in why and "'threads'" in why:
         return f"the account may not read performance_schema.threads; {GRANT_SCHEMA}"
+    if activity is not None and activity.looks and not why:
+        return f"{counted(activity.looks, 'process list')} says too little of an average: several tell"
     return f"the list of threads was not read{f' ({why})' if why else ''}"
 
 
@@ -99,9 +102,14 @@ def _transactions(window: Window) -> str:
         return "How many are active is unknown, too."
     waiting = window.gauge("innodb_status", "lock_wait_transactions")
     rows = f", {waiting.mean:.1f} of them wait for row locks" if waiting and waiting.mean >= 0.05 else ""
-    return (
-        f"InnoDB has {opened.mean:.1f} transactions open{rows}; the oldest was open for {oldest.high:.0f} s."
-    )
+    said = [f"the oldest was open for {oldest.high:.0f} s"]
+    history = window.gauge("innodb_status", "history_list_length")
+    if history is not None:
+        said.append(f"{history.last:,.0f} old row versions wait for purge")
+    latches = window.gauge("innodb_status", "semaphore_longest_wait_s")
+    if latches is not None and latches.high > 0:
+        said.append(f"a thread has waited {latches.high:.0f} s for a latch")
+    return f"InnoDB has {opened.mean:.1f} transactions open{rows}; {'; '.join(said)}."
 
 
 def _unknown(facts: HostFacts) -> list[ResourceUsage]:

@@ -23,8 +23,15 @@ _SWITCH = {
     ),
     **dict.fromkeys(("nein", "non", "não", "nie", "нет", "nee", "nej", "ei", "hayır", "いいえ", "否"), False),
 }
-#: Words of a factor whose levels are versions, which only look like numbers.
-_VERSIONS = frozenset({"version", "versions", "ver", "release", "kernel"})
+#: Words of a factor whose levels are versions, which only look like numbers: also the names of what has versions.
+_VERSIONS = frozenset({
+    "version", "versions", "ver", "vers", "release", "kernel", "build", "tag", "versión", "versão", "versione",
+    "versie", "wersja", "verze", "sürüm", "версия", "版本", "バージョン", "버전", "mysql", "mariadb",
+    "percona", "server", "mysqld", "mariadbd", "ps", "pxc", "postgres", "postgresql", "redis", "rocksdb",
+    "myrocks", "tidb", "linux", "os", "ubuntu", "debian", "rhel", "glibc", "libc", "jemalloc", "gcc", "clang",
+    "compiler", "java", "jdk", "php", "python", "go", "rust", "node", "driver", "connector", "firmware",
+    "sysbench", "fio", "zfs", "openzfs", "docker", "haproxy", "proxysql", "galera",
+})  # fmt: skip
 #: Of more levels none is looked for that may be a slip: they are numbers of blocks, or names of runs.
 MOST_LEVELS = 200
 #: Words of so many letters are seldom different by design where they differ in one.
@@ -40,7 +47,9 @@ def unified(lines: Sequence[Line], factors: Sequence[str]) -> list[str]:
     for name in factors:
         counts = Counter(cells[name].strip() for _, cells in lines)
         spellings: dict[object, list[str]] = {}
-        is_version = bool(_VERSIONS & set(names.words(name).split("_")))
+        is_version = bool(_VERSIONS & set(names.words(name).split("_"))) or any(
+            re.fullmatch(r"v?\d+\.\d+\.\d+", plain(text), re.IGNORECASE) for text in counts
+        )
         for text, own in _meanings(list(counts), is_version=is_version).items():
             spellings.setdefault(own, []).append(text)
         rewritten: dict[str, str] = {}

@@ -95,9 +95,16 @@ _LESS_WORD = re.compile(
     # What it costs and takes.
     r"|costs?|prices?|usd|eur|gbp|dollars?|euros?|cents?|kosten|preis|coûts?|cout|prix|costos?|costes?|precio|prezzo"
     r"|watts?|joules?|kwh|energy|power|cpu|rss|memory|mem|swap|footprint|utili[sz]ation|overhead|amplification|wa|waf"
-    # What goes wrong.
-    r"|errors?|failures?|failed|fails|timeouts?|retries|retransmits?|misses|faults?|deadlocks?|aborts?|rollbacks?|lost"
-    r"|drops|dropped|fehler\w*|erreurs?|errores|errori|erros|lag|jitter|stddev|variance|spread|bloat"
+)
+#: What goes wrong, also of what is done: ``failed_requests``.
+_WRONG_WORD = re.compile(
+    r"errors?|failures?|failed|fails|timeouts?|retry|retries|retried|retransmits?|miss|misses|missed|faults?|deadlocks?"
+    r"|aborts?|aborted|rollbacks?|lost|drops?|dropped|lag|jitter|stddev|variance|spread|bloat|conflicts?|evictions?"
+    r"|rejected|rejects|refused|killed|slow|backlog|degradation|regressions?|ping|temp|temperature|mispredicts?"
+    r"|saturation|bounces?|restarts?|crashes|reconnects?|disconnects?|collisions?|violations?|switches|cv|rsd"
+    r"|contention|fragmentation|throttled|stalled|blocked|swapped|cpi"
+    r"|fehler\w*|ausfälle|fehlschläge|erreurs?|échecs|errores|fallos|errori|erros|falhas|ошиб\w*|сбо\w*|błęd\w*|chyb\w*"
+    r"|\w*(错误|錯誤|失败|失敗|エラー|오류|실패)\w*"
 )
 _MORE_WORD = re.compile(
     r"throughput|goodput|bw|success|availability|uptime|apdex|fps|[gmt]?flops|iops|[tq]ps|tpm|tpmc|nopm|qphh?|rps|bandwidth|speedup|hits?|efficiency|ops"
@@ -137,7 +144,8 @@ def is_more_better(name: str) -> bool | None:
     # Of ``tps per usd`` and ``tps/usd`` the first counts.
     first, per = _cut(re.sub("[$€£]", " cost ", key))
     own = names.words(first).split("_")
-    less = any(map(_LESS_WORD.fullmatch, own))
+    wrong = any(map(_WRONG_WORD.fullmatch, own))
+    less = wrong or any(map(_LESS_WORD.fullmatch, own))
     if per and _TIME.fullmatch(per):
         # What is done in a time, unless it is what goes wrong or what is paid.
         more = bool(_DONE_WORD & set(own) or _DATA.fullmatch(own[-1]) or any(map(_MORE_WORD.fullmatch, own)))
@@ -145,7 +153,7 @@ def is_more_better(name: str) -> bool | None:
     if per:
         key = first
     if _MORE.search(key) and not _SPREAD & set(own):
-        return True
+        return not wrong
     if _LESS.search(key) or (per and _UNIT.fullmatch(own[-1])):
         return False
     more = any(map(_MORE_WORD.fullmatch, own)) and not _SPREAD & set(own)

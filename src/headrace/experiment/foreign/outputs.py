@@ -108,7 +108,7 @@ def _runs(path: Path, levels: Mapping[str, str]) -> list[_Placed]:
             _Placed(f"{path}, run {number}" if count > 1 else str(path), levels, run)
             for number, run in enumerate(runs, 1)
         ]
-    if len(documents(text)) > 1:
+    if text.lstrip().startswith(("{", "[")) and len(documents(text)) > 1:
         raise PlanError(
             "several results in JSON in one file", place=str(path), hint="write a file for each run"
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import csv
+import itertools
 import math
 import os
 import re
@@ -101,11 +102,27 @@ def read_tables(
         levels = {name: value.strip() for name, value in cells.items() if name not in responses}
         rows.append(Row(place, levels, {name: value for name, value in numbers_of.items() if value > 0}))
     if zeros:
+        _check_levels(joined, rows, factors, responses)
         notes.append(
             f"{mark}{zeros} response{'s are' if zeros > 1 else ' is'} 0: worse than any ratio can say, "
             "and not among the ratios below"
         )
     return Table(tuple(rows), tuple(notes))
+
+
+def _check_levels(
+    lines: Sequence[alike.Line], rows: Sequence[Row], factors: Sequence[str], responses: Sequence[str]
+) -> None:
+    """Raises PlanError where results of 0 leave a factor with one level, which nothing can be compared with."""
+    for name, response in itertools.product(factors, responses):
+        there = {cells[name].strip() for _, cells in lines}
+        left = {row.levels[name] for row in rows if response in row.responses}
+        if len(there) > 1 and len(left) == 1:
+            raise PlanError(
+                f"{response} is 0 in every run but those of {name} = {left.pop()}: no ratio says how much "
+                "worse that is",
+                hint="say so without a factor, or compare what is above 0 in each level",
+            )
 
 
 def _runs(
@@ -276,8 +293,10 @@ def cells_of(
     return lines, notes
 
 
-def _cut_off(lines: Sequence[tuple[str, dict[str, str]]], numbers: Sequence[str], text: str) -> list[str]:
-    """A note on a last number that has fewer digits than all others, in a file that ends without a line end."""
+def _cut_off(lines: list[tuple[str, dict[str, str]]], numbers: Sequence[str], text: str) -> list[str]:
+    """A note on a last number that has fewer digits than all others, where no line end follows. Its line is
+    removed where the number is also below half of all others: it was cut off.
+    """
     if text.endswith(("\n", "\r")) or len(lines) < 3 or not numbers:
         return []
     (place, last), before = lines[-1], lines[:-1]
@@ -285,9 +304,18 @@ def _cut_off(lines: Sequence[tuple[str, dict[str, str]]], numbers: Sequence[str]
     digits = [len(re.sub(r"\D", "", cells[name])) for _, cells in before] if name else []
     if not name or list(last)[-1] != name or len(re.sub(r"\D", "", last[name])) >= min(digits):
         return []
+    line, cell = place.rpartition(":")[2], last[name].strip()
+    numbers_of = [own[0] for _, cells in before if (own := parts(cells[name]))]
+    told = parts(cell)
+    if told and numbers_of and told[0] < 0.5 * min(numbers_of):
+        lines.pop()
+        return [
+            f"line {line}, the last, left out: {name} = {cell} has fewer digits than all others, and no line end "
+            "follows, as where a file is cut off; if it is whole, end it with a line end"
+        ]
     return [
-        f"{name} = {last[name].strip()} in line {place.rpartition(':')[2]}, the last, has fewer digits than all "
-        "others, and no line end follows: it may be cut off"
+        f"{name} = {cell} in line {line}, the last, has fewer digits than all others, and no line end follows: it "
+        "may be cut off"
     ]
 
 

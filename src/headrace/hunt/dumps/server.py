@@ -14,7 +14,10 @@ _SECRETS = ("pass", "pwd", "secret", "token", "credential", "sst_auth", "access_
 #: They name no machine: the same on both sides is no evidence that it is one.
 _OF_EVERY_MACHINE = ("localhost", "localhost4", "localhost6", "(none)")
 NO_VARIABLES = "the dump has no SHOW GLOBAL VARIABLES: the server's version and settings are unknown"
-NO_SERVER = "the dump has nothing of a server: SHOW GLOBAL STATUS (twice) and SHOW GLOBAL VARIABLES give it"
+NO_SERVER = (
+    "the dump has neither counters nor settings of a server: SHOW GLOBAL STATUS (twice) and SHOW GLOBAL VARIABLES "
+    "give them"
+)
 #: Status variables of one vendor only.
 _OF_MARIADB = ("aria_pagecache_reads", "rows_tmp_read", "feature_subquery", "acl_users", "memory_used")
 _OF_MYSQL = (

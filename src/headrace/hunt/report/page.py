@@ -71,7 +71,8 @@ def _cautions(hunt: Hunt) -> list[str]:
     """Warnings if no server was examined, and about what a dump is."""
     why = hunt.snapshot.errors.get("server")
     also = " and memcached were" if caches.summary(hunt) else " was"
-    own = [f"only the host{also} examined: {why}"] if why else []
+    examined = f"only the host{also} examined: " if hunt.evidence.has_host else ""
+    own = [f"{examined}{why}"] if why else []
     return own + list(hunt.snapshot.origin.cautions if hunt.snapshot.origin else ())
 
 

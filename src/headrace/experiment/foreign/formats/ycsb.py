@@ -216,7 +216,10 @@ def _is_whole(part: str, done: dict[str, float], ops_s: float) -> bool:
     names: dict[str, list[str]] = {}
     for kind, what, _ in told:
         names.setdefault(kind, []).append(what)
-    last, runtime = told[-1][0], next(float(text) for kind, what, text in told if what == "RunTime(ms)")
+    last = told[-1][0]
+    runtime = next((float(text) for kind, what, text in told if what == "RunTime(ms)"), None)
+    if runtime is None:
+        return False
     others = [
         [what for what in own if not what.startswith("Return=")]
         for kind, own in names.items()

@@ -12,6 +12,12 @@ _TITLE = re.compile(
     r"^ +total +used +free +shared +(?:buff/cache|buffers +cache) +available *$", re.MULTILINE
 )
 _ROW = re.compile(r"^(Mem|Swap): +(\S[^\n]*)$", re.MULTILINE)
+#: In another language: six words, above rows of as many numbers and of three.
+_OTHER = re.compile(
+    r"^ +(?:[^\W\d_]\S* +){5}[^\W\d_]\S* *\n[^\W\d_]\S*:(?: +\d+(?:[.,]\d+)?[KMGTPi]*B?){6} *\n"
+    r"[^\W\d_]\S*:(?: +\d+(?:[.,]\d+)?[KMGTPi]*B?){3} *$",
+    re.MULTILINE,
+)
 _AMOUNT = re.compile(r"(\d+(?:[.,]\d+)?)(B|[KMGTP]i?B?)?")
 _UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
 #: Amounts without a unit that can only be KiB, free's own: as MiB or bytes no host has them.
@@ -22,6 +28,10 @@ def read(text: str) -> list[Piece]:
     pieces: list[Piece] = []
     for at_s, part in stamped(text):
         if (title := _TITLE.search(part)) is None:
+            if _OTHER.search(part):
+                pieces.append(
+                    Unread("the output of free in another language: LC_ALL=C free, or /proc/meminfo, is read")
+                )
             continue
         names = title[0].split()
         rows = {match[1]: match[2].split() for match in _ROW.finditer(part, title.end())}

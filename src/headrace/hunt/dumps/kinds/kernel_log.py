@@ -14,11 +14,11 @@ NAME = "the kernel's log"
 
 #: ``[12345.678901] text``, ``[Sun Nov 29 23:35:05 2026] text``, or a journal's line with the host before.
 _LINE = re.compile(
-    r"^(?:<\d+>)?(?:kern +:\w+ +: )?(?:\[ *\d+\.\d{6}\]|\[\w{3} \w{3} +\d+ [\d:]{8} \d{4}\]|"
+    r"^(?:<\d+>)?(?:kern +:\w+ +: )?(?:\[ *\d+\.\d+\]|\[\w{3} \w{3} +\d+ [\d:]{8} \d{4}\]|"
     r"\d{4}-\d\d-\d\dT\S+|\w{3} +\d+ [\d:]{8}) +(?:\S+ kernel: +)?(\S.*)$"
 )
 _OF_KERNEL = re.compile(
-    r"^(?:<\d+>)?(?:kern +:\w+ +: )?\[ *\d+\.\d{6}\] |^\[\w{3} \w{3} +\d+ [\d:]{8} \d{4}\] | kernel: "
+    r"^(?:<\d+>)?(?:kern +:\w+ +: )?\[ *\d+\.\d+\] |^\[\w{3} \w{3} +\d+ [\d:]{8} \d{4}\] | kernel: "
 )
 _EVENTS = (
     ("of the OOM killer", r"Out of memory: Kill|oom-kill:|Memory cgroup out of memory"),

@@ -14,6 +14,9 @@ _FILES = "headrace facts on the host, or a directory with its proc/ and sys/, ha
 _PROGRAMS = f"/proc/PID/stat, twice, {_COLLECT}, or top -b -n 3 is read"
 _WEAR = "the wear, heat and errors of a device; whether it is slow, iostat -x 1 10 shows, which is read"
 _CPU_AND_DISK = "vmstat 1 10, mpstat -P ALL 1 10 and iostat -x 1 10, or sadf -j FILE -- -A are read"
+_LINUX = (
+    "only hosts of Linux are judged; of the server, SHOW GLOBAL STATUS, twice, and process lists are read"
+)
 _SERVER = "SHOW GLOBAL STATUS, twice, SHOW GLOBAL VARIABLES and SHOW FULL PROCESSLIST are read"
 
 #: Beginning of the text -> what it is. A title may stand behind some lines of another kind, such as a prompt.
@@ -99,6 +102,17 @@ _ROWS = (
     (r"avg-cpu: ", "iostat -c: of all CPUs together; mpstat -P ALL 1 10 is read"),
     (r"interface: \S+\nIP address is:", "iftop; /proc/net/dev, twice, is read"),
     (r"insert query update delete ", "mongostat, of another kind of server"),
+    (
+        r" *(?:extended device statistics|procs +memory +page )",
+        f"vmstat or iostat of BSD or Solaris; {_LINUX}",
+    ),
+    (r" *device +r/s +w/s +kr/s| +r/s +w/s +kr/s +kw/s ", f"iostat of BSD or Solaris; {_LINUX}"),
+    (r" *kthr +memory +page |System configuration: lcpu=", f"vmstat of AIX or Solaris; {_LINUX}"),
+    (
+        r"Mach Virtual Memory Statistics|(?: +disk\d+)+ +cpu +load average",
+        f"vm_stat or iostat of macOS; {_LINUX}",
+    ),
+    (r"\"\(PDH-CSV \d", f"counters of Windows (typeperf, Performance Monitor); {_LINUX}"),
     (r"(?:Core\t)?CPU\tAvg_MHz", f"turbostat; {_CPU_AND_DISK}"),
     (r"some avg10=", "a file of /proc/pressure, which does not say of what: by its own path it is read"),
     (

@@ -16,7 +16,7 @@ from headrace.hunt.dumps.piece import About, Numbers, Piece, Rates, Said, number
 NAME = "vmstat, iostat -x, mpstat"
 
 _BANNER = re.compile(
-    r"^Linux (\S+) \(([^)\s]{1,64})\)\s+(\d\d/\d\d/(?:\d{4}|\d\d)|\d{4}-\d\d-\d\d)\s+_(\w+)_\s+\((\d+) CPU\)",
+    r"^Linux (\S+) \(([^)\s]{1,64})\)\s+(\d[\d./年月日-]{5,12})\s+_(\w+)_\s+\((\d+) CPU\)",
     re.MULTILINE,
 )
 _CLOCK = re.compile(r"(\d\d:\d\d:\d\d)(?: ([AP]M))?\s+")
@@ -98,12 +98,7 @@ def _about(text: str) -> list[Piece]:
 
 def date_of(text: str) -> str:
     match = _BANNER.search(text)
-    if match is None:
-        return "1970-01-01"
-    if "-" in match[3]:
-        return match[3]
-    month, day, year = match[3].split("/")
-    return f"{year if len(year) == 4 else f'20{year}'}-{month}-{day}"
+    return "1970-01-01" if match is None else _date_of(match[3])
 
 
 def _clock_s(text: str, date: str) -> float | None:
@@ -198,8 +193,8 @@ def _iostat(text: str) -> Iterator[Piece]:
                 if name in _CPU
             }
             is_below_cpu = False
-        elif words and words[0].rstrip(":") == "Device":
-            columns = [word.rstrip(":") for word in words]
+        elif _is_title_of_disks(words):
+            columns = ["Device", *(word.rstrip(":") for word in words[1:])]
             reports.append((at_s, cpu, {}))
             cpu, at_s = {}, None
         elif words[-1:] == ["Device"]:
@@ -219,6 +214,15 @@ def _iostat(text: str) -> Iterator[Piece]:
     yield from _disk_rates(reports)
 
 
+def _is_title_of_disks(words: Sequence[str]) -> bool:
+    """``Device r/s rkB/s ...``, whose first word is another one in other languages."""
+    if not words or number_of(words[0]) is not None or words[-1] == "Device":
+        return False
+    return words[0].rstrip(":") == "Device" or (
+        "%util" in words[1:] and bool({"r/s", "tps"} & set(words[1:]))
+    )
+
+
 def amount(column: str, word: str) -> float | None:
     """A number, for people too: ``5.2M`` in a column of kB is 5,324.8."""
     unit = word[-1:] if word[-1:] in _UNITS else ""
@@ -229,10 +233,15 @@ def amount(column: str, word: str) -> float | None:
 
 
 def _date_of(text: str) -> str:
-    if "-" in text:
-        return text
-    month, day, year = text.split("/")
-    return f"{year if len(year) == 4 else f'20{year}'}-{month}-{day}"
+    """``11/28/26``, ``28.11.2026``, ``2026-11-28``; of two numbers up to 12 with slashes, the month is first."""
+    numbers = re.findall(r"\d+", text)
+    if len(numbers) != 3:
+        return "1970-01-01"
+    year, month, day = numbers
+    if len(year) != 4:
+        is_day_first = "." in text or int(numbers[0]) > 12
+        day, month, year = numbers if is_day_first else (numbers[1], numbers[0], numbers[2])
+    return f"{year if len(year) == 4 else f'20{year}'}-{month:0>2}-{day:0>2}"
 
 
 def _disk_rates(
@@ -295,7 +304,7 @@ def _vmstat(text: str) -> Iterator[Piece]:
     for line in text.splitlines():
         words = line.split()
         if words[:2] == ["r", "b"] and "swpd" in words:
-            columns = [word for word in words if re.fullmatch(r"[a-z]{1,6}", word)]
+            columns = _vmstat_columns(words)
         elif (
             columns and len(words) >= len(columns) and all(word.isdecimal() for word in words[: len(columns)])
         ):
@@ -309,6 +318,16 @@ def _vmstat(text: str) -> Iterator[Piece]:
     for (_, before), (cells, at) in itertools.pairwise(lines):
         seconds = at - before if at is not None and before is not None and at > before else None
         yield from _vmstat_rates(cells, seconds, at)
+
+
+def _vmstat_columns(words: Sequence[str]) -> list[str]:
+    """In other languages the columns of memory have other names, and the same places."""
+    last = max((place for place, word in enumerate(words) if word in ("id", "wa", "st", "gu")), default=-1)
+    columns = list(words[: last + 1])
+    at = columns.index("swpd") + 1
+    if columns[at + 3 : at + 4] == ["si"] and not {"inact", "active"} & set(columns):
+        columns[at : at + 3] = ["free", "buff", "cache"]
+    return columns
 
 
 def _vmstat_rates(cells: Mapping[str, float], seconds: float | None, at_s: float | None) -> Iterator[Piece]:
