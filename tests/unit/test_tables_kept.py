@@ -99,5 +99,5 @@ def test_what_stands_between_two_tables_is_named(tmp_path: Path) -> None:
 
 def test_an_empty_level_is_named(tmp_path: Path) -> None:
     assert any(
-        "fs is empty in line 6: counted as a level" in note for note in read(tmp_path, CSV + ",7\n").notes
+        "fs is empty in line 6: counted as a level" in note for note in read(tmp_path, CSV + ",700\n").notes
     )

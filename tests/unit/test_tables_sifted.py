@@ -297,6 +297,15 @@ def test_a_level_of_zeros_alone_is_named(tmp_path: Path) -> None:
         foreign.read_tables([path], ["fs"], ["tps"])
 
 
+@pytest.mark.parametrize(
+    ("line", "count"), [("Verbesserung,,0.9\n", 4), ("stdev.s,,4.5\n", 4), ("zfs,,500\n", 5)]
+)
+def test_a_figure_of_another_measure_at_the_end_is_no_run(tmp_path: Path, line: str, count: int) -> None:
+    table = read(tmp_path, CSV + line)
+    assert len(table.rows) == count
+    assert any("far from all others" in note for note in table.notes) is (count == 4)
+
+
 def test_a_last_number_that_is_cut_off_is_no_run(tmp_path: Path) -> None:
     assert len(read(tmp_path, f"{CSV}xfs,9,10").rows) == len(read(tmp_path, CSV).rows)
 

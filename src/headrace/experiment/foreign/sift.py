@@ -263,6 +263,8 @@ def runs_of(
             "others, without a level of its own"
         )
         left = [line for line in left if line[0] not in totals]
+    far, told_far = sums.far(left, factors, responses)
+    left, notes = [line for line in left if line[0] not in far], notes + told_far
     notes += sums.single(left, factors)
     for name in factors:
         bare = [place.rpartition(":")[2] for place, cells in left if not cells[name].strip()]

@@ -19,6 +19,8 @@ _ALL = frozenset({"", "null", "(null)", "\\n", "none", "nan", "<na>", "(all)", "
 _FOOTER = 3
 #: A level with a single row is named if every other level has at least this many.
 _SEVERAL = 2
+#: A number at the end that is so many times above or below all others is of another measure: a ratio, a deviation.
+_FAR = 20.0
 #: Numbers that differ by more than this share are not equal, however they were rounded.
 _EQUAL = 1e-3
 
@@ -44,6 +46,36 @@ def of_others(lines: Sequence[Line], factors: Collection[str], responses: Collec
     levels = Counter(level_of.values())
     totals = Counter(level_of[place] for place in found)
     return {place for place in found if totals[level_of[place]] == levels[level_of[place]]}
+
+
+def far(
+    lines: Sequence[Line], factors: Collection[str], responses: Collection[str]
+) -> tuple[set[str], list[str]]:
+    """The places of lines at the end whose level stands once, and whose numbers are far from all others; a note.
+
+    0 is not far: it is the result of a run that did nothing. A number below it is refused where it is read.
+    """
+    names = [name for name in factors if lines and name in lines[0][1]]
+    alone = _alone(lines, names) if names and responses else set()
+    found = set(alone)
+    for name in responses if alone else ():
+        others = [own[0] for place, cells in lines if place not in alone and (own := parts(cells[name]))]
+        for place, cells in lines:
+            told = parts(cells[name])
+            if place in alone and (
+                told is None
+                or told[0] <= 0
+                or not others
+                or min(others) / _FAR <= told[0] <= max(others) * _FAR
+            ):
+                found.discard(place)
+    if not found:
+        return found, []
+    named = ", ".join(place.rpartition(":")[2] for place, _ in lines if place in found)
+    return found, [
+        f"line{'s' * (len(found) > 1)} {named} left out: a level that stands once, at the end, with a number far "
+        "from all others, as of a ratio or a spread; if it is a run, measure it as often as the others"
+    ]
 
 
 def _is_all(cell: str) -> bool:
