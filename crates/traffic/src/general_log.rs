@@ -136,11 +136,14 @@ fn parts(line: &[u8]) -> Option<Prefix<'_>> {
     let is_blank = |byte: &u8| matches!(byte, b'\t' | b' ');
     let (time, rest) = match line.first()? {
         b'\t' | b' ' => (None, line),
+        b'0'..=b'9' if begins_trimmed(line) => return trimmed(line),
         _ => time::stamp(line).map(|(stamp, rest)| (Some(stamp), rest))?,
     };
     let blanks = rest.iter().take_while(|byte| is_blank(byte)).count();
+    // A ticket or a wiki made one blank of several: where each line has its time, the name of a command tells.
+    let is_collapsed = blanks == 1 && time.is_some_and(|stamp| !stamp.is_local);
     let has_tabs = if time.is_some() { rest.starts_with(b"\t") } else { rest.starts_with(b"\t\t") };
-    if blanks < 2 && !has_tabs {
+    if blanks < 2 && !has_tabs && !is_collapsed {
         return None;
     }
     let rest = &rest[blanks..];
@@ -177,6 +180,28 @@ fn parts(line: &[u8]) -> Option<Prefix<'_>> {
     let is_new = has_tabs && tab.is_some() && is_wide && command.iter().all(is_word);
     let is_command = commands::is_name(command) || is_new && command.first()?.is_ascii_alphabetic();
     is_command.then(|| Prefix { time, thread, command, length: (begin + length + 1).min(line.len()) })
+}
+
+/// Whether a line begins with the number of a thread: an editor took the blanks before it.
+fn begins_trimmed(line: &[u8]) -> bool {
+    let digits = line.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    digits != 6
+        && line[digits..].starts_with(b" ")
+        && line[digits + 1..].first().is_some_and(u8::is_ascii_uppercase)
+}
+
+/// A line that lost the blanks at its beginning and kept the TAB behind its command.
+fn trimmed(line: &[u8]) -> Option<Prefix<'_>> {
+    let digits = line.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let thread = std::str::from_utf8(&line[..digits]).ok()?.parse().ok()?;
+    let rest = &line[digits + 1..];
+    // With nothing behind it, it lost its TAB, too.
+    let length = memchr(b'\t', rest).unwrap_or_else(|| without_return(rest).len());
+    let (command, begin) = (&rest[..length], digits + 1 + length);
+    let is_alone = begin == without_return(line).len();
+    let is_command =
+        commands::is_name(command) && (!is_alone || matches!(command, b"Quit" | b"Ping" | b"Statistics"));
+    is_command.then(|| Prefix { time: None, thread, command, length: (begin + 1).min(line.len()) })
 }
 
 /// A command that blanks follow, and the length of both.

@@ -332,8 +332,8 @@ impl<R: Read> Read for Behind<R> {
     }
 }
 
-/// The kind of a log, once enough of it was read to tell that its oldest events do not come first, and the damage that
-/// ended this.
+/// The kind of a log, once enough of it was read to tell that its lines were changed or that its oldest events do not come
+/// first, and the damage that ended this.
 fn in_order(
     kind: Kind,
     head: &mut Vec<u8>,
@@ -349,8 +349,8 @@ fn in_order(
         Err(error) if input::is_damage(&error) => Some(error),
         Err(error) => return Err(anyhow::Error::new(error).context(format!("cannot read {name}"))),
     };
-    let is_turned = prefixed::is_newest_first(head);
-    Ok((if is_turned { Kind::Prefixed } else { kind }, problem))
+    let is_changed = prefixed::is_changed(head);
+    Ok((if is_changed { Kind::Prefixed } else { kind }, problem))
 }
 
 fn kind_of(head: &[u8], at_end: bool) -> Option<Kind> {

@@ -127,6 +127,9 @@ const KNOWN: &[(Mark, &str, &str)] = &[
     (All(&["[note] starting mariadb"]), "an error log", "the slow log is another file: SELECT @@slow_query_log_file"),
     (All(&["[warning] aborted connection"]), "an error log", "the slow log is another file: SELECT @@slow_query_log_file"),
     (All(&["ready for connections"]), "an error log", "the slow log is another file: SELECT @@slow_query_log_file"),
+    (All(&["content-transfer-encoding: base64"]), "a mail with its text or attachment in base64", "save the attachment from the mail program, and give that"),
+    (All(&["\u{2502}", "user@host"]), "a log inside of the frame of a terminal", "give the log's own file, or take the frame off: sed 's/\u{2502}//g; s/ *$//' FILE | headrace digest -"),
+    (All(&["user@host", "query_time: "]), "a slow log in the cells or texts of another form", "write its lines alone, each as a line of its own"),
     (All(&["log:  duration:", "statement:"]), "a log of PostgreSQL", "headrace reads MySQL and MariaDB; pgBadger reads this"),
 ];
 
@@ -329,6 +332,9 @@ mod tests {
             ("1MOyoQIABAAAAAAAAAAAAP//AAABAAAA\n", "base64 -d"),
             ("{\n \"lines\": [\n  \"# User@Host: a[a] @ b []\"]}", "jq -r '.. | strings'"),
             ("| line |\n|---|\n| # User@Host: a[a] @ b [] |\n", "table"),
+            ("From: a@b\nContent-Transfer-Encoding: base64\n\nL3Vzci9\n", "attachment"),
+            ("\u{2502}# User@Host: a[a] @ b []   \u{2502}\n", "frame"),
+            ("line,text\n3,\"# User@Host: a[a] @ b []\"\n4,# Query_time: 1\n", "each as a line of its own"),
             ("begin 644 slow.log\nM(R!4:6UE\n", "uudecode"),
             ("00000000: d4c3 b2a1 0200 0400  ........\n", "xxd -r"),
             ("00000000  d4 c3 b2 a1 02 00 04 00  |........|\n", "hexdump"),

@@ -9,7 +9,7 @@
 use super::record::{Record, Value};
 use super::sessions::{self, Servers};
 use super::shape::{QUERY_TIME, SQL_TEXT, Shape};
-use super::values::{count, decoded, duration_ns, has_fraction, moment};
+use super::values::{Coding, count, decoded, duration_ns, has_fraction, is_placeholder, moment};
 use crate::commands;
 use crate::coverage::Coverage;
 use crate::event::{Command, Event, Outcome, Sink};
@@ -17,10 +17,6 @@ use crate::general_log;
 use crate::measures::{Measure, Measures};
 use crate::slow_log::time::Stamp;
 use crate::slow_log::{Account, parse_account, throttled};
-
-/// The placeholders that clients print for a BLOB.
-const PLACEHOLDERS: [&[u8]; 8] =
-    [b"BLOB", b"[BLOB]", b"(BLOB)", b"<BLOB>", b"[LONGBLOB]", b"<binary>", b"[MEDIUMBLOB]", b"{blob}"];
 
 /// Why a row is no event, if so.
 pub(super) type Read = Result<(), &'static str>;
@@ -39,6 +35,8 @@ pub(super) struct Rows<'n> {
     last_ns: u64,
     steps: (u64, u64),
     pub(super) placeholders: u64,
+    /// How arguments are written, once one tells.
+    coding: Option<Coding>,
 }
 
 impl<'n> Rows<'n> {
@@ -55,6 +53,7 @@ impl<'n> Rows<'n> {
             last_ns: 0,
             steps: (0, 0),
             placeholders: 0,
+            coding: None,
         }
     }
 
@@ -100,7 +99,7 @@ impl<'n> Rows<'n> {
             return Ok(Err("a query time that is no length of time"));
         };
         let Some(text) = record.text(SQL_TEXT) else { return Ok(Err("a row without a statement")) };
-        if PLACEHOLDERS.contains(&text) {
+        if is_placeholder(text) {
             self.placeholders += 1;
             return Ok(Err("a BLOB that the client did not export"));
         }
@@ -198,11 +197,12 @@ impl<'n> Rows<'n> {
             return Ok(Err("a row without a thread"));
         };
         let argument = record.get(&["argument"]).and_then(Value::text).unwrap_or_default();
-        if PLACEHOLDERS.contains(&argument) {
+        if is_placeholder(argument) {
             self.placeholders += 1;
             return Ok(Err("a BLOB that the client did not export"));
         }
-        let decoded = decoded(argument);
+        self.coding = self.coding.or_else(|| Coding::of(argument));
+        let decoded = decoded(argument).or_else(|| self.coding.and_then(|coding| coding.decoded(argument)));
         let stamp = record.text(&["event_time"]).and_then(moment);
         let time = stamp.map(|(ns, has_zone)| Stamp { ns, is_local: !has_zone });
         let account = record.text(&["user_host"]).and_then(parse_account).unwrap_or_default();

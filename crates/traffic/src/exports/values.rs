@@ -195,7 +195,7 @@ pub(super) fn decoded(text: &[u8]) -> Option<Vec<u8>> {
     {
         return Some(bytes);
     }
-    if let Some(bytes) = python(text) {
+    if let Some(bytes) = python(text).filter(|bytes| is_statement(bytes)) {
         return Some(bytes);
     }
     if let Some(rest) = text.strip_prefix(b"base64:") {
@@ -207,6 +207,64 @@ pub(super) fn decoded(text: &[u8]) -> Option<Vec<u8>> {
         return None;
     }
     base64(text).filter(|bytes| is_statement(bytes) && std::str::from_utf8(bytes).is_ok())
+}
+
+/// Whether a client wrote this in the place of a BLOB: `BLOB`, `[BLOB - 23 B]`, `<binary data>`; or the program that
+/// wrote the table has taken it for text: `[B@1b6d3586` of Java, `System.Byte[]`, `[object Object]`.
+pub(super) fn is_placeholder(text: &[u8]) -> bool {
+    const LONGEST: usize = 40;
+    const OBJECTS: [&[u8]; 3] = [b"System.Byte[]", b"[object Object]", b"[object Blob]"];
+    const NAMES: [&[u8]; 6] = [b"longblob", b"mediumblob", b"tinyblob", b"blob", b"binary data", b"binary"];
+    if text.len() > LONGEST || text.is_empty() {
+        return false;
+    }
+    let java = text.strip_prefix(b"[B@").is_some_and(|rest| rest.iter().all(u8::is_ascii_hexdigit));
+    if java || OBJECTS.contains(&text) || text.starts_with(b"<memory at 0x") {
+        return true;
+    }
+    let pairs = [(b'[', b']'), (b'(', b')'), (b'<', b'>'), (b'{', b'}')];
+    let inner = pairs.iter().find_map(|(open, close)| text.strip_prefix(&[*open])?.strip_suffix(&[*close]));
+    let lower = inner.unwrap_or(text).to_ascii_lowercase();
+    let Some(size) = NAMES.iter().find_map(|name| lower.strip_prefix(*name)) else { return false };
+    // `BLOB - 1.2 KiB`, `BLOB (23 bytes)`.
+    let is_size = matches!(size.first(), Some(b' ' | b'-' | b':' | b'('))
+        && size.iter().any(u8::is_ascii_digit)
+        && size.iter().all(|byte| byte.is_ascii_digit() || b" -:.,()bkmgiytes".contains(byte));
+    match inner {
+        Some(_) => size.is_empty() || is_size,
+        None => text == b"BLOB" || is_size,
+    }
+}
+
+/// How a client wrote each BLOB of a column, where a text alone does not say so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Coding {
+    Python,
+    Hexadecimal,
+    Base64,
+}
+
+impl Coding {
+    /// Told by a text that is a statement, or an account, only once it is decoded.
+    pub(super) fn of(text: &[u8]) -> Option<Self> {
+        let is_account = |bytes: &[u8]| memchr::memchr(b'@', bytes).is_some();
+        [Self::Python, Self::Hexadecimal, Self::Base64].into_iter().find(|coding| {
+            !is_statement(text)
+                && coding.decoded(text).is_some_and(|bytes| {
+                    is_statement(&bytes)
+                        || is_account(&bytes) && (*coding == Self::Python || !is_account(text))
+                })
+        })
+    }
+
+    pub(super) fn decoded(self, text: &[u8]) -> Option<Vec<u8>> {
+        let bytes = match self {
+            Self::Python => python(text),
+            Self::Hexadecimal => hexadecimal(text),
+            Self::Base64 => base64(text),
+        };
+        bytes.filter(|bytes| std::str::from_utf8(bytes).is_ok_and(|text| !text.contains('\0')))
+    }
 }
 
 /// `b'select 1'`: bytes as Python prints them.
@@ -227,7 +285,7 @@ fn python(text: &[u8]) -> Option<Vec<u8>> {
         bytes.push(byte);
         rest = &rest[length..];
     }
-    is_statement(&bytes).then_some(bytes)
+    Some(bytes)
 }
 
 fn hexadecimal(text: &[u8]) -> Option<Vec<u8>> {

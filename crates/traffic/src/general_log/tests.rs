@@ -61,6 +61,18 @@ fn mysql_8() {
 }
 
 #[test]
+fn blanks_that_an_editor_took_change_nothing() {
+    let (expected, _) = parsed(MYSQL.as_bytes());
+    let collapsed = MYSQL.replace("Z\t    ", "Z ").replace('\t', " ").replace("  nor", "\t\tnor");
+    assert_eq!(parsed(collapsed.as_bytes()).0, expected, "{collapsed}");
+    let log = "240131 12:00:05\t     8 Connect\ta@b on \n\t\t     8 Query\tselect 1\n\t\t    12 Query\tselect 2,\n3 Query\n\
+        240131 12:00:06\t     8 Quit\t\n\t\t    12 Quit\t\n";
+    let trimmed = log.lines().map(|line| line.trim().to_owned() + "\n").collect::<String>();
+    assert_eq!(parsed(trimmed.as_bytes()).0, parsed(log.as_bytes()).0, "{trimmed}");
+    assert_eq!(parsed(trimmed.as_bytes()).0.len(), 5);
+}
+
+#[test]
 fn mariadb_tells_the_second_once() {
     let log = "240131 12:00:05\t     8 Connect\ta@b@10.0.0.1 as anonymous on \n\t\t     8 Query\tselect 1\n\
         \t\t    12 Query\tselect 2\n240131 12:00:06\t     8 Quit\t\n";

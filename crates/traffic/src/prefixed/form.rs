@@ -15,6 +15,8 @@ const PREFIX_BYTES: usize = 512;
 const MOST_LAYERS: usize = 4;
 /// A header has fewer lines.
 const MOST_HEADER_LINES: usize = 64;
+/// Of a general log, as many are looked at.
+const MOST_STATEMENTS: usize = 200;
 /// Of a line that may tell, no more is looked at.
 const LOOK_BYTES: usize = 4096;
 
@@ -117,6 +119,38 @@ fn of_lines(head: &[u8], at_end: bool) -> Option<(First, Form)> {
         stranger = Some(line[..at].to_vec());
     }
     None
+}
+
+/// How the lines of a general log were changed whose first one is as servers write it: by what its first statements have
+/// outside of literals.
+pub(super) fn of_general(head: &[u8]) -> Option<Form> {
+    if is_printable(head) {
+        return Some(Form { changed: Changed::printable(), ..Form::default() });
+    }
+    let mut statements: Vec<Vec<u8>> = Vec::new();
+    for line in head.split_inclusive(|byte| *byte == b'\n') {
+        if general_log::is_event(line) {
+            if statements.len() == MOST_STATEMENTS {
+                break;
+            }
+            statements.push(line.to_vec());
+        } else if let Some(statement) = statements.last_mut().filter(|text| text.len() < LOOK_BYTES) {
+            statement.extend_from_slice(line);
+        }
+    }
+    let changed =
+        statements.iter().map(|text| Changed::of_statement(text)).find(|changed| changed.is_any())?;
+    Some(Form { changed, ..Form::default() })
+}
+
+/// Whether each `=` of a text is one of quoted-printable.
+fn is_printable(text: &[u8]) -> bool {
+    let is_hex = |byte: &u8| byte.is_ascii_digit() || (b'A'..=b'F').contains(byte);
+    memmem::find(text, b"=3D").is_some()
+        && memchr::memchr_iter(b'=', text).all(|at| match &text[at + 1..] {
+            [] | [b'\n', ..] | [b'\r', b'\n', ..] | [_] => true,
+            [high, low, ..] => is_hex(high) && is_hex(low),
+        })
 }
 
 /// A slow log with these lines behind its first one: shippers indent all lines of an event but the first, and blanks of a

@@ -41,7 +41,7 @@ pub fn read(
     follow: bool,
     sink: &mut dyn Sink,
 ) -> anyhow::Result<Coverage> {
-    let mut form = form::first(&head, true).map(|(_, form)| form).unwrap_or_default();
+    let mut form = told(&head).map(|(_, form)| form).unwrap_or_default();
     if !follow && form.order == Order::Oldest {
         form.order = reversed::order(&form, &head);
     }
@@ -53,12 +53,22 @@ pub fn read(
     reading::read(&form, input, name, follow, sink)
 }
 
-/// Whether the events that a log begins with are in the order of their times, the newest first. What it says once of all that
-/// follow would be said of the wrong ones.
+/// Whether a longer beginning of a log shows what its first line did not: that lines were changed, or that its newest events
+/// come first. What a log says once of all that follow would be said of the wrong ones.
 #[must_use]
-pub fn is_newest_first(head: &[u8]) -> bool {
-    form::first(head, true)
-        .is_some_and(|(_, form)| form.order != Order::Oldest || reversed::order(&form, head) != Order::Oldest)
+pub fn is_changed(head: &[u8]) -> bool {
+    told(head).is_some_and(|(first, form)| {
+        first == First::Prefixed
+            || form.order != Order::Oldest
+            || reversed::order(&form, head) != Order::Oldest
+    })
+}
+
+/// What a beginning tells of which nothing is to come.
+fn told(head: &[u8]) -> Option<(First, Form)> {
+    let (first, form) = form::first(head, true)?;
+    let changed = if first == First::GeneralLog { form::of_general(head) } else { None };
+    Some(changed.map_or((first, form), |form| (First::Prefixed, form)))
 }
 
 #[cfg(test)]

@@ -15,10 +15,22 @@ pub(super) enum Ends {
     Returns,
     /// `\r\r\n`: what had `\r\n` was written as text once more.
     Doubled,
+    /// Also behind so many characters: copied from a terminal, or printed.
+    Wrapped(usize),
 }
+
+/// A terminal is not narrower; lines that are longer than the widest are the log's own.
+const WIDTHS: std::ops::RangeInclusive<usize> = 40..=1000;
+/// What stands in a line behind the one that a header's line was wrapped in.
+const OF_HEADERS: [&[u8]; 6] = [b"] ", b"_sent: ", b"_examined: ", b"_time: ", b"_affected: ", b": 0"];
+/// As much of a line as tells whether it begins one of the log's own.
+const BEGIN_BYTES: usize = 14;
 
 impl Ends {
     pub(super) fn of(head: &[u8]) -> Self {
+        if let Some(width) = wrapped(head) {
+            return Ends::Wrapped(width);
+        }
         let first = memchr(b'\n', head).map_or(head, |end| &head[..=end]);
         if first.ends_with(b"\r\r\n") {
             return Ends::Doubled;
@@ -34,6 +46,7 @@ impl Ends {
             Ends::Usual => None,
             Ends::Returns => Some("\\r for ends of lines"),
             Ends::Doubled => Some("\\r\\r\\n for ends of lines"),
+            Ends::Wrapped(_) => Some("lines that were broken at the width of a terminal"),
         }
     }
 
@@ -50,9 +63,44 @@ impl Ends {
     }
 }
 
+/// The width at which every line of a header that goes on was broken, if there is one: no line is longer, and words are
+/// cut in two. Where programs break lines of a mail, they do so at blanks, and the lines differ in length.
+fn wrapped(head: &[u8]) -> Option<usize> {
+    let lines: Vec<&[u8]> = head.split(|byte| *byte == b'\n').map(crate::pieces::without_return).collect();
+    let mut width = None;
+    let mut is_told = false;
+    for pair in lines.windows(2) {
+        let [line, next] = pair else { continue };
+        if !line.starts_with(b"# ") || next.is_empty() || begins_own(next) {
+            continue;
+        }
+        // Before MySQL 5.1, the statement stands behind the header.
+        if *width.get_or_insert(characters(line)) != characters(line) {
+            return None;
+        }
+        is_told |= OF_HEADERS.iter().any(|mark| memmem::find(next, mark).is_some());
+    }
+    let width = width.filter(|width| is_told && WIDTHS.contains(width))?;
+    lines.iter().all(|line| characters(line) <= width).then_some(width)
+}
+
+/// Of a text in UTF-8.
+fn characters(text: &[u8]) -> usize {
+    text.iter().filter(|byte| **byte & 0xc0 != 0x80).count()
+}
+
+/// Whether a line cannot be what another one was broken into.
+fn begins_own(text: &[u8]) -> bool {
+    [&b"# "[..], b"SET timestamp=", b"use "].iter().any(|own| text.starts_with(own))
+}
+
 /// Gives the usual ends of lines.
 pub(super) struct Restored {
     ends: Ends,
+    /// Characters of the line until now, where they count.
+    width: usize,
+    /// Behind a full line: its end, and what follows, until that tells.
+    pending: Vec<u8>,
     /// A `\r`, of which the next byte tells what becomes.
     is_held: bool,
     /// Bytes of the input that were not given.
@@ -61,11 +109,15 @@ pub(super) struct Restored {
 
 impl Restored {
     pub(super) fn new(ends: Ends) -> Self {
-        Self { ends, is_held: false, dropped: 0 }
+        Self { ends, width: 0, pending: Vec::new(), is_held: false, dropped: 0 }
     }
 
     /// Appends what a piece becomes; the last one is empty.
     fn put(&mut self, piece: &[u8], out: &mut Vec<u8>) {
+        if let Ends::Wrapped(width) = self.ends {
+            self.unwrap(width, piece, out);
+            return;
+        }
         for byte in piece {
             if std::mem::take(&mut self.is_held) {
                 match (self.ends, byte) {
@@ -84,6 +136,57 @@ impl Restored {
         if piece.is_empty() && std::mem::take(&mut self.is_held) {
             out.push(if self.ends == Ends::Returns { b'\n' } else { b'\r' });
         }
+    }
+}
+
+impl Restored {
+    /// Joins lines of this width with what follows.
+    fn unwrap(&mut self, width: usize, piece: &[u8], out: &mut Vec<u8>) {
+        for byte in piece {
+            if !self.pending.is_empty() {
+                self.pending.push(*byte);
+                let follows = self.follows();
+                if follows.len() >= BEGIN_BYTES || follows.contains(&b'\n') {
+                    self.decide(width, out);
+                }
+                continue;
+            }
+            match byte {
+                b'\n' if self.width == width => self.pending.push(*byte),
+                b'\n' => {
+                    out.push(*byte);
+                    self.width = 0;
+                }
+                b'\r' => out.push(*byte),
+                _ => {
+                    out.push(*byte);
+                    self.width += usize::from(*byte & 0xc0 != 0x80);
+                }
+            }
+        }
+        if piece.is_empty() && !self.pending.is_empty() {
+            self.decide(width, out);
+        }
+    }
+
+    /// What follows the end of a full line.
+    fn follows(&self) -> &[u8] {
+        &self.pending[1..]
+    }
+
+    fn decide(&mut self, width: usize, out: &mut Vec<u8>) {
+        let pending = std::mem::take(&mut self.pending);
+        let follows = &pending[1..];
+        self.width = 0;
+        if follows.is_empty() || follows.starts_with(b"\n") || begins_own(follows) {
+            out.push(b'\n');
+        } else {
+            // A return before the end goes with it.
+            let returns = out.iter().rev().take_while(|byte| **byte == b'\r').count();
+            out.truncate(out.len() - returns);
+            self.dropped += 1 + returns as u64;
+        }
+        self.unwrap(width, follows, out);
     }
 }
 
@@ -113,6 +216,47 @@ mod tests {
         ] {
             assert_eq!(Ends::of(text.as_bytes()), ends, "{text:?}");
             assert_eq!(ends.restored(text.as_bytes()), restored.as_bytes(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn lines_of_headers_that_a_terminal_broke_tell_its_width() {
+        let account = "# User@Host: application[application] @ a.host.of.some.net []  Id:    11";
+        let times = "# Query_time: 0.000371  Lock_time: 0.000175  Rows_sent: 1  Rows_examined: 1";
+        let statement = "select aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa, bbb;";
+        // As long as the terminal is wide.
+        let own = "select ccccccccccccccccccccccccccccccccccccccccccccc";
+        let log = [
+            account,
+            times,
+            "use shop;",
+            "SET timestamp=1;",
+            statement,
+            own,
+            "# Time: 2",
+            "SET timestamp=2;",
+            own,
+            "",
+        ]
+        .join("\n");
+        let broken = |width: usize, end: &str| -> String {
+            let pieces = |line: &str| {
+                let parts = line.as_bytes().chunks(width).map(String::from_utf8_lossy).collect::<Vec<_>>();
+                parts.join(end) + end
+            };
+            log.lines().map(pieces).collect()
+        };
+        for end in ["\n", "\r\n"] {
+            let text = broken(own.len(), end);
+            assert_eq!(Ends::of(text.as_bytes()), Ends::Wrapped(own.len()), "{text}");
+            let restored = Ends::Wrapped(own.len()).restored(text.as_bytes());
+            assert_eq!(String::from_utf8_lossy(&restored).replace('\r', ""), log);
+        }
+        // At blanks, as in a mail; before MySQL 5.1; and as the server wrote it.
+        let mail = format!("{}\n[]  Id:    11\n{times}\nselect 1;\n", account.split(" []").next().unwrap());
+        let old = format!("{times}\nselect 1;\n").repeat(3);
+        for text in [mail, old, log] {
+            assert_eq!(Ends::of(text.as_bytes()), Ends::Usual, "{text}");
         }
     }
 }

@@ -146,12 +146,21 @@ fn a_first_statement_of_any_length_is_read() {
 
 #[test]
 fn characters_are_put_back() {
-    let changes: [(&str, Change); 27] = [
+    let changes: [(&str, Change); 28] = [
         ("Markdown", |log| {
             log.replace('_', "\\_").replace("# ", "\\# ").replace('[', "\\[").replace('>', "\\>")
         }),
         ("do not break", |log| {
             log.replace("  ", " \u{a0}").replace("\n \u{a0}", "\n  ").replace("Id: \u{a0}", "Id:  ")
+        }),
+        ("the width of a terminal", |log| {
+            let broken = |line: &str| {
+                line.as_bytes()
+                    .chunks(60)
+                    .map(|part| String::from_utf8_lossy(part) + "\n")
+                    .collect::<String>()
+            };
+            log.lines().map(|line| if line.is_empty() { "\n".to_owned() } else { broken(line) }).collect()
         }),
         ("\\r for ends", |log| log.replace('\n', "\r")),
         ("\\r\\r\\n", |log| log.replace('\n', "\r\r\n")),
@@ -228,10 +237,23 @@ fn general_logs_are_put_back_as_well() {
         each(&|text| format!("{}<br>", text.replace('\'', "&#39;"))),
         each(&|text| text.replace('\t', "\\t")),
         each(&|text| format!("mysql.log:{text}")),
+        // Only statements show it.
+        each(&|text| text.replace('\'', "&#39;")),
+        log.replace('=', "=3D").replace("  from", "  fr=\nom"),
     ] {
         let (found, coverage, kind) = events(changed.as_bytes());
         assert_eq!((found, kind), (expected.clone(), Kind::Prefixed), "{changed}");
         assert_eq!((coverage.damaged, coverage.skipped_bytes), (0, 0), "{coverage:?}");
+    }
+}
+
+#[test]
+fn what_statements_of_a_general_log_have_in_literals_is_theirs() {
+    let line = |sql: &str| format!("2026-03-01T10:32:03.000200Z\t    8 Query\t{sql}\n");
+    for sql in ["select '&gt; &#39;'", "select a=10 or b = '=3D'", "select a\n  from t where b=\n3"] {
+        let (found, _, kind) = events(line(sql).as_bytes());
+        assert_eq!((found.len(), kind), (1, Kind::GeneralLog), "{sql}");
+        assert_eq!(found[0].6, sql.as_bytes());
     }
 }
 
