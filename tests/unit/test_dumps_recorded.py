@@ -119,6 +119,11 @@ def test_decimal_commas_and_words_of_other_languages_change_nothing(average: str
         assert rates(other, sampler), sampler
 
 
+def test_disks_of_sar_are_no_report_of_iostat() -> None:
+    text = of_file("12:00:00", "12:10:00", "12:20:00")
+    assert not [piece for kind in KINDS for piece in kind.read(text) if isinstance(piece, Said)]
+
+
 def test_live_reports_repeat_the_title() -> None:
     text = BANNER.format(date="11/28/2026")
     for start, at in (("23:59:58", "23:59:59"), ("23:59:59", "00:00:00"), ("00:00:00", "00:00:01")):

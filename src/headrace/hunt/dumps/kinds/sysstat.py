@@ -216,7 +216,8 @@ def _iostat(text: str) -> Iterator[Piece]:
 
 def _is_title_of_disks(words: Sequence[str]) -> bool:
     """``Device r/s rkB/s ...``, whose first word is another one in other languages."""
-    if not words or number_of(words[0]) is not None or words[-1] == "Device":
+    # sar has the clock there.
+    if not words or words[0][0].isdigit() or words[-1] == "Device":
         return False
     return words[0].rstrip(":") == "Device" or (
         "%util" in words[1:] and bool({"r/s", "tps"} & set(words[1:]))
