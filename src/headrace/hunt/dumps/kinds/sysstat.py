@@ -325,7 +325,8 @@ def _vmstat_columns(words: Sequence[str]) -> list[str]:
     """In other languages the columns of memory have other names, and the same places."""
     last = max((place for place, word in enumerate(words) if word in ("id", "wa", "st", "gu")), default=-1)
     columns = list(words[: last + 1])
-    at = columns.index("swpd") + 1
+    # A title that was cut off, or has its words elsewhere.
+    at = columns.index("swpd") + 1 if "swpd" in columns else len(columns)
     if columns[at + 3 : at + 4] == ["si"] and not {"inact", "active"} & set(columns):
         columns[at : at + 3] = ["free", "buff", "cache"]
     return columns
