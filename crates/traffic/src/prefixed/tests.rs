@@ -144,6 +144,15 @@ fn a_first_statement_of_any_length_is_read() {
     }
 }
 
+/// As a terminal of 60 columns shows it.
+fn broken(log: &str) -> String {
+    let pieces = |line: &str| {
+        let parts: Vec<_> = line.as_bytes().chunks(60).map(String::from_utf8_lossy).collect();
+        parts.join("\n") + "\n"
+    };
+    log.lines().map(pieces).collect()
+}
+
 #[test]
 fn characters_are_put_back() {
     let changes: [(&str, Change); 28] = [
@@ -153,15 +162,7 @@ fn characters_are_put_back() {
         ("do not break", |log| {
             log.replace("  ", " \u{a0}").replace("\n \u{a0}", "\n  ").replace("Id: \u{a0}", "Id:  ")
         }),
-        ("the width of a terminal", |log| {
-            let broken = |line: &str| {
-                line.as_bytes()
-                    .chunks(60)
-                    .map(|part| String::from_utf8_lossy(part) + "\n")
-                    .collect::<String>()
-            };
-            log.lines().map(|line| if line.is_empty() { "\n".to_owned() } else { broken(line) }).collect()
-        }),
+        ("the width of a terminal", broken),
         ("\\r for ends", |log| log.replace('\n', "\r")),
         ("\\r\\r\\n", |log| log.replace('\n', "\r\r\n")),
         ("quoted-printable", |log| {

@@ -57,7 +57,7 @@ def far(
     """
     names = [name for name in factors if lines and name in lines[0][1]]
     alone = _alone(lines, names) if names and responses else set()
-    found = set(alone)
+    apart = set(alone)
     for name in responses if alone else ():
         others = [own[0] for place, cells in lines if place not in alone and (own := parts(cells[name]))]
         for place, cells in lines:
@@ -68,12 +68,12 @@ def far(
                 or not others
                 or min(others) / _FAR <= told[0] <= max(others) * _FAR
             ):
-                found.discard(place)
-    if not found:
-        return found, []
-    named = ", ".join(place.rpartition(":")[2] for place, _ in lines if place in found)
-    return found, [
-        f"line{'s' * (len(found) > 1)} {named} left out: a level that stands once, at the end, with a number far "
+                apart.discard(place)
+    if not apart:
+        return apart, []
+    named = ", ".join(place.rpartition(":")[2] for place, _ in lines if place in apart)
+    return apart, [
+        f"line{'s' * (len(apart) > 1)} {named} left out: a level that stands once, at the end, with a number far "
         "from all others, as of a ratio or a spread; if it is a run, measure it as often as the others"
     ]
 

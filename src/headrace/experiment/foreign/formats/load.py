@@ -44,8 +44,8 @@ def read(text: str) -> list[Run] | None:
 
 def _ms(text: str) -> float:
     """``1m2.5s`` and ``340.1µs`` as Go writes them."""
-    found = re.findall(r"([\d.]+)(ns|us|µs|μs|ms|s|m|h)", text)
-    return float(sum(float(value) * _MS[unit] for value, unit in found))
+    measured = re.findall(r"([\d.]+)(ns|us|µs|μs|ms|s|m|h)", text)
+    return float(sum(float(value) * _MS[unit] for value, unit in measured))
 
 
 def _failed(share: float) -> str:
@@ -62,40 +62,40 @@ def _vegeta(part: str) -> Run:
     if not success.endswith("%") or "Error Set:" not in part:
         return Run(problem=_CUT)
     # Before version 12 there is no throughput.
-    found = {"requests_s": float(asked.get("throughput") or asked["rate"])}
+    measured = {"requests_s": float(asked.get("throughput") or asked["rate"])}
     for name, value in took.items():
-        found[f"p{name}_ms" if name.isdecimal() else f"{name}_ms"] = _ms(value)
+        measured[f"p{name}_ms" if name.isdecimal() else f"{name}_ms"] = _ms(value)
     settings = {"rate_s": asked["rate"]}
     if attack := lasted.get("attack"):
         settings["duration_s"] = text_of(round(_ms(attack) / 1e3, 1))
-    return Run(found, settings, _failed(1 - float(success.rstrip("%")) / 100))
+    return Run(measured, settings, _failed(1 - float(success.rstrip("%")) / 100))
 
 
 def _vegeta_json(content: dict[str, Any]) -> Run:
-    found = known(requests_s=number(content, "throughput"))
+    measured = known(requests_s=number(content, "throughput"))
     for name in content["latencies"]:
         value = number(content, "latencies", name)
         if value is not None and name != "total":
-            found[f"p{name.removesuffix('th')}_ms" if name[0].isdecimal() else f"{name}_ms"] = value / 1e6
+            measured[f"p{name.removesuffix('th')}_ms" if name[0].isdecimal() else f"{name}_ms"] = value / 1e6
     success = number(content, "success")
     problem = _failed(1 - success) if success is not None else "it does not say how many requests succeeded"
     settings = {}
     for name, key, scale in (("duration_s", "duration", 1e9), ("rate_s", "rate", 1.0)):
         if (value := number(content, key)) is not None:
             settings[name] = text_of(round(value / scale, 1))
-    return Run(found, settings, problem if "requests_s" in found else "it has no throughput")
+    return Run(measured, settings, problem if "requests_s" in measured else "it has no throughput")
 
 
 def _summary(part: str) -> Run:
     """oha's and hey's report for people."""
     rows = dict(re.findall(r"^  ([A-Z][\w /]*):\t? *([^\n]+)$", part, re.MULTILINE))
-    found = {"requests_s": float(rows["Requests/sec"])}
+    measured = {"requests_s": float(rows["Requests/sec"])}
     for name, ours in _NAMES.items():
         if (value := _with_unit(rows.get(name, ""))) is not None:
-            found[ours] = value
+            measured[ours] = value
     for share, text in re.findall(r"^ +(\d+(?:\.\d+)?)%+ in ([\d.]+ \w+)", part, re.MULTILINE):
         if (value := _with_unit(text)) is not None:
-            found[f"p{float(share):g}_ms"] = value
+            measured[f"p{float(share):g}_ms"] = value
     settings = {}
     if (total := _with_unit(rows.get("Total", ""))) is not None:
         settings["duration_s"] = text_of(round(total / 1e3, 1))
@@ -106,9 +106,9 @@ def _summary(part: str) -> Run:
     _, mark, errors = part.partition("Error distribution:")
     lost = sum(int(count) for count in re.findall(r"^  \[(\d+)\]", errors, re.MULTILINE)) if mark else 0
     if not counts and not lost:
-        return Run(found, settings, _CUT)
+        return Run(measured, settings, _CUT)
     bad = lost + sum(count for code, count in counts if code[0] not in "123")
-    return Run(found, settings, _failed(bad / max(lost + sum(count for _, count in counts), 1)))
+    return Run(measured, settings, _failed(bad / max(lost + sum(count for _, count in counts), 1)))
 
 
 def _with_unit(text: str) -> float | None:
@@ -118,7 +118,7 @@ def _with_unit(text: str) -> float | None:
 
 def _oha_json(content: dict[str, Any]) -> Run:
     summary = content["summary"]
-    found = known(
+    measured = known(
         requests_s=number(summary, "requestsPerSec"),
         **{
             ours: value * 1e3 if (value := number(summary, name.lower())) is not None else None
@@ -129,7 +129,7 @@ def _oha_json(content: dict[str, Any]) -> Run:
     for name in tails if isinstance(tails, dict) else ():
         value = number(tails, name)
         if value is not None and re.fullmatch(r"p\d+(\.\d+)?", name):
-            found[f"{name}_ms"] = value * 1e3
+            measured[f"{name}_ms"] = value * 1e3
     settings = {}
     if (total := number(summary, "total")) is not None:
         settings["duration_s"] = text_of(round(total, 1))
@@ -138,5 +138,5 @@ def _oha_json(content: dict[str, Any]) -> Run:
     bad = sum(count for code, count in counts.items() if code[:1] not in ("1", "2", "3"))
     success = number(summary, "successRate")
     if success is None:
-        return Run(found, settings, "it does not say how many requests succeeded")
-    return Run(found, settings, _failed(max(1 - success, bad / max(sum(counts.values()), 1.0))))
+        return Run(measured, settings, "it does not say how many requests succeeded")
+    return Run(measured, settings, _failed(max(1 - success, bad / max(sum(counts.values()), 1.0))))
