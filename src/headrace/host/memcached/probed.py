@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from headrace.base.received import ANY, an_object, number
 from headrace.host.memcached.probe import REFUSED, requests
-from headrace.host.target import Process, to_the_end
-from headrace.host.target.local import LocalTarget
 
 
 class Restarted(Exception):
@@ -116,14 +113,3 @@ def argv(address: str, per_s: float, seconds: float) -> list[str]:
         f"{per_s:g}",
         f"{seconds:g}",
     ]
-
-
-@contextlib.asynccontextmanager
-async def probing(address: str, per_s: float) -> AsyncIterator[Process]:
-    """A probe for the length of the context, on this machine."""
-    process = await LocalTarget().spawn(argv(address, per_s, 0))
-    try:
-        yield process
-    finally:
-        process.ignore_output()
-        await to_the_end(process.signal("TERM"))
