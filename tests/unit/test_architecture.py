@@ -374,7 +374,6 @@ SPAWNS = {
     "experiment/workloads/observe.py: run": HELD,
     "experiment/workloads/probe.py: run": "its length",
     "experiment/workloads/tool.py: run_measured": HELD,
-    "host/memcached/probed.py: probing": "the end of its output",
 }
 
 
