@@ -64,7 +64,10 @@ def memcached(
     as_json: Json = False,
     page: PageFile = None,
 ) -> None:
-    """Summarise memcached's text and meta protocols: hits, sizes and latency by command and pattern of key."""
+    """Summarise memcached traffic by command and pattern of key.
+
+    Text and meta protocol, from captured packets: requests, hits, sizes of values, latency.
+    """
     from headrace.traffic import traffic
     from headrace.traffic.report.memcached import page_of
 

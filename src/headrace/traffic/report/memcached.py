@@ -99,10 +99,10 @@ def _seen(read: Mapping[str, Any]) -> Iterator[Part]:
         yield Sentence(
             f"No request was seen: {packets} of {of['packets']:,} on port {ports} (--port)", "attention"
         )
-    requests, keys, latency, connections = _keys(read)
+    requests, _, latency, connections = _keys(read)
     yield Sentence(
-        f"{requests.value} requests of {keys.value} keys, {requests.note}; latency p99 {latency.value}, "
-        f"{latency.note}; {connections.value} connections {connections.note}"
+        f"{counted(read['requests'], 'request')} of {counted(read['keys'], 'key')}, {requests.note}; "
+        f"latency p99 {latency.value}, {latency.note}; {counted(of['sessions'], 'connection')} {connections.note}"
     )
     lost = [counted(of[name], *what) for name, what in _LOST if of[name]]
     lost += [f"{size(of['skipped_bytes'])} not read"] * bool(of["skipped_bytes"])
