@@ -257,7 +257,8 @@ def test_a_commit_wait_that_no_host_shows(server: Server, slow_syncs: None, tmp_
         )
     print(found["verdict"])
     assert first(found, "WAIT01"), found["verdict"]
-    assert re.search(r"[34]\.\d wait for commits", found["verdict"]), found["verdict"]
+    # Beside other tests a core may be what one of the four waits for.
+    assert re.search(r"[234]\.\d wait for commits", found["verdict"]), found["verdict"]
     with_host = json.loads(whole.stdout)
     print(with_host["verdict"])
     assert first(with_host, "WAIT01"), with_host["verdict"]
