@@ -318,6 +318,20 @@ def test_no_module_has_a_name_that_means_nothing() -> None:
         assert not path.stem.startswith("base_")
 
 
+def test_no_module_gives_one_name_to_two_values() -> None:
+    """The second is what functions above it see, too: a limit of 20,000 was one of 200 so."""
+    twice = []
+    for path in FILES:
+        names: set[str] = set()
+        for node in ast.parse(path.read_text()).body:
+            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            for name in [each for target in targets for each in getattr(target, "elts", [target])]:
+                if isinstance(name, ast.Name) and not isinstance(node, ast.For | ast.AugAssign):
+                    twice += [f"{path}: {name.id}"] * (name.id in names)
+                    names.add(name.id)
+    assert not twice
+
+
 def test_nothing_below_the_top_prints_or_exits() -> None:
     wrong = [
         f"{path}:{node.lineno}"

@@ -578,6 +578,10 @@ def test_a_finding_names_the_commands_that_test_it_where_it_was_found(tmp_path: 
         assert rows["SESS12"]["next"] == f"headrace indexes /slow.log {where}"
 
 
+def test_a_long_statement_is_kept_whole() -> None:
+    assert len(text_row(SLOW, "a", "x" * 50_000, [])["text"]) == 20_000
+
+
 def test_a_finding_leads_to_the_statements_that_it_names() -> None:
     numbers = [
         (what, value, text_of(what, value))

@@ -341,7 +341,7 @@ def test_a_second_name_of_a_link_of_ours_leads_nowhere(tmp_path: Path) -> None:
     assert secret.read_text() == "ours"
 
 
-#: As the account: a lease that it does not give back, for as long as the kernel lets it (45 s).
+#: Run as the account: it takes a lease and keeps it until the kernel breaks it (45 s).
 LEASE = """
 import fcntl, os, signal, sys, time
 signal.signal(signal.SIGIO, signal.SIG_IGN)

@@ -23,7 +23,7 @@ const MOST_LINKS: usize = 40;
 /// links are followed only if root or this user made them, and no pipe or lease of another user is waited for.
 ///
 /// # Errors
-/// It cannot be opened, is a link or pipe that another user made, or a file of root that has a second name there.
+/// It cannot be opened, is another user's link or pipe, or is a file of root that has a second name there.
 pub fn create(path: &Path, mode: u32) -> io::Result<File> {
     let mut path = path.to_owned();
     for _ in 0..MOST_LINKS {

@@ -26,7 +26,7 @@ const MOST_BYTES: u64 = 1 << 20;
 /// Of all files of one call.
 const MOST_ALTOGETHER: u64 = 8 << 20;
 const MOST_NAMES: usize = 10_000;
-/// File systems of which each file is made by the kernel as it is read: proc, sysfs, tracefs, debugfs, cgroup2, bpf and
+/// File systems whose files the kernel makes as they are read: proc, sysfs, tracefs, debugfs, cgroup2, bpf and
 /// securityfs, by linux/magic.h.
 const KERNELS: [i64; 7] =
     [0x9fa0, 0x6265_6572, 0x7472_6163, 0x6462_6720, 0x6367_7270, 0xcafe_4a11, 0x7363_6673];
@@ -184,7 +184,7 @@ fn read_at(folder: &OwnedFd, name: &OsString) -> io::Result<Vec<u8>> {
 /// The content of what is held, if it is a plain file.
 fn read_held(held: &OwnedFd, found: &Stat, folder: &Stat, ours: &[u32], most: u64) -> io::Result<Vec<u8>> {
     check_plain(found, folder, ours)?;
-    // A file that somebody's option file includes: some of these wait, and some are empty once they were read.
+    // An option file may include one of these: some block, and some are empty after the first read.
     if KERNELS.contains(&fstatfs(held)?.f_type) {
         return Err(refused("is a file of the kernel, not one of a disk"));
     }

@@ -43,7 +43,7 @@ pub struct MemcachedArguments {
 /// Reads, and prints one JSON document.
 ///
 /// # Errors
-/// An input cannot be read, is no capture, or nothing of it could be read.
+/// An input cannot be read or is not a capture, or nothing in it made sense.
 pub fn run(arguments: &MemcachedArguments) -> anyhow::Result<()> {
     let shown = Shown::new(&arguments.words);
     let mut decoder = Decoder::new(String::new(), shown, arguments.show_keys);

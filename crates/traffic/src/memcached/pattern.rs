@@ -1,7 +1,7 @@
-//! The pattern of a key: what all keys of one kind have in common, and nothing that tells whose key it is.
+//! The pattern of a key: what all keys of one kind share, and nothing that tells whose key it is.
 //!
-//! Names of people, mail addresses and tokens stand in keys. So whatever is not known to be a name of a kind of thing is
-//! hidden: digits, hashes, identifiers, text that is not ASCII, and every word that is not in a list of usual ones. Who
+//! Keys hold names of people, mail addresses and tokens, so everything is hidden that is not known to name a kind of
+//! thing: digits, hashes, identifiers, text that is not ASCII, and every word that is not in a list of common ones. Who
 //! runs the application can add its words, or have all of them shown.
 
 use std::collections::HashSet;

@@ -39,7 +39,7 @@ impl Shape {
     }
 }
 
-/// By their numbers in this table. The last stands for all that is not known.
+/// A command's number is its place here; the last is every unknown command.
 pub const COMMANDS: [(&str, Shape); 35] = [
     ("get", Shape::Get),
     ("gets", Shape::Get),

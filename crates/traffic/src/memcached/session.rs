@@ -20,7 +20,7 @@ const LONGEST_REQUEST: usize = 1 << 20;
 const LONGEST_REPLY: usize = 16 << 10;
 /// Requests of one session that wait.
 const MOST_WAITING: usize = 10_000;
-/// Comparisons by which the keys of one answer are looked for, beside those that come in order.
+/// How many comparisons may be spent on keys of one answer that come out of order.
 const MOST_STEPS: usize = LONGEST_REQUEST;
 const END_OF_LINE: u64 = 2;
 const END_OF_LIST: u64 = b"END\r\n".len() as u64;

@@ -1,4 +1,4 @@
-//! What is counted of requests: by command and pattern, by key, by client. All of it is bounded.
+//! Counts of requests by command and pattern, by key and by client, all in bounded memory.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -47,7 +47,7 @@ struct Class {
     time_ns: u64,
     latency: Histogram,
     values: Histogram,
-    /// The last request that was counted here: one of many keys counts once.
+    /// The last request counted here, so that one with many keys counts once.
     last: u64,
 }
 
@@ -57,7 +57,7 @@ struct Counted {
     name: Option<Box<[u8]>>,
 }
 
-/// Frequent keys by the counters of Misra and Gries: no count is too high, and none too low by more than `taken`.
+/// Frequent keys, by Misra and Gries: no count is too high, and none too low by more than `taken`.
 struct Hot {
     seed: Seeded,
     keys: HashMap<u64, Counted>,

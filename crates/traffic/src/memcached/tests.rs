@@ -344,7 +344,7 @@ fn hot_keys_are_within_their_bound() {
     }
 }
 
-/// A request, its answer, and whether the client waits for that.
+/// A request, its answer, and whether the client waits for it.
 fn exchange() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
     // Values that look like the protocol.
     let value = prop_oneof![

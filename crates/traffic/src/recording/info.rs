@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::position::Position;
+use super::position::{Position, now_ns};
 use crate::coverage::{Coverage, Named};
 
 /// Stands at the beginning of each session of recording, and again, with its totals, at the end of it.
@@ -61,13 +61,12 @@ impl Info {
     pub fn of_this_host() -> Self {
         let read =
             |path: &str| std::fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default();
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         Info {
             host: read("/proc/sys/kernel/hostname"),
             kernel: read("/proc/sys/kernel/osrelease"),
             clock_source: read("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
             agent_version: env!("CARGO_PKG_VERSION").to_owned(),
-            created_ns: u64::try_from(now.as_nanos()).unwrap_or(u64::MAX),
+            created_ns: now_ns(),
             ..Info::default()
         }
     }

@@ -83,7 +83,8 @@ fn text(cell: &[u8]) -> String {
     String::from_utf8_lossy(cell).into_owned()
 }
 
-fn now_ns() -> u64 {
+/// The time of day.
+pub fn now_ns() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -115,14 +115,15 @@ def finding_row(found: Finding) -> Row:
 
 #: Numbers of a finding that are the text of a statement, which the list of queries finds.
 _STATEMENTS = ("statement", "often seen", "waiting for ", "the holder's statement")
-MOST_TEXT = 200
+#: Of a statement that a finding names: as much as a search takes.
+MOST_NAMED = 200
 
 
 def text_of(what: str, value: str) -> str:
     """The text of a statement, to search the list of queries for; empty for other numbers. Long ones are cut."""
     found, colon, _ = value.rpartition(": ") if what.startswith("waiting for ") else (value, ":", "")
     is_text = bool(colon) and what.startswith(_STATEMENTS) and not found.startswith(("unknown", "digest "))
-    return found.removesuffix(" ...")[:MOST_TEXT] if is_text else ""
+    return found.removesuffix(" ...")[:MOST_NAMED] if is_text else ""
 
 
 def lost_row(problem: str) -> Row:

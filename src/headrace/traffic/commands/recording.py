@@ -198,22 +198,24 @@ NOTHING = (
 def lacks(coverage: Mapping[str, Any], events: int) -> list[str]:
     """What a digest and a replay of this recording will lack, each with what gives it. It is said first."""
     said = []
+
+    def of_all(number: int) -> str:
+        return f"{number:,} of {counted(events, 'event')} ({number / max(events, 1):.0%})"
+
     if not events and not any(coverage.get(name) for name in EXPLAIN_NOTHING):
         said.append(NOTHING)
     if unknown := int(coverage.get("unknown_statements") or 0):
-        share = f"{unknown:,} of {counted(events, 'event')} ({unknown / max(events, 1):.0%})"
         said.append(
-            f"{share} execute statements that were prepared before the recording began. Their text is not known: "
-            "a digest cannot name them, and a replay leaves them out. Record again with --interface and "
-            "--mysql-*: a server with performance_schema tells what its connections have prepared. Or let the "
+            f"{of_all(unknown)} execute statements that were prepared before the recording began. Their text is "
+            "not known: a digest cannot name them, and a replay leaves them out. Record again with --interface "
+            "and --mysql-*: a server with performance_schema tells what its connections have prepared. Or let the "
             "application's pool open new connections meanwhile, or record the slow log with long_query_time = 0, "
             "which has them as text with their values."
         )
     if unbound := int(coverage.get("unbound_executions") or 0):
-        share = f"{unbound:,} of {counted(events, 'event')} ({unbound / max(events, 1):.0%})"
         said.append(
-            f"{share} execute statements that were prepared before the recording began, and their drivers sent "
-            "the types of the values only then. A digest has them; a replay leaves them out. Let the "
+            f"{of_all(unbound)} execute statements that were prepared before the recording began, and their "
+            "drivers sent the types of the values only then. A digest has them; a replay leaves them out. Let the "
             "application's pool open new connections while you record."
         )
     if midstream := int(coverage.get("midstream_sessions") or 0):
@@ -335,6 +337,8 @@ def info(
 
 
 def _rows_of_info(found: dict[str, Any]) -> list[tuple[str, str]]:
+    from headrace.traffic.report.words import clock
+
     first, last = found["first_start_ns"], found["last_start_ns"]
     segments, blocks = found["segments"], found["blocks"]
     literals = {True: "kept", False: "not kept"}[bool(segments and segments[0]["with_literals"])]
@@ -345,7 +349,9 @@ def _rows_of_info(found: dict[str, Any]) -> list[tuple[str, str]]:
         ("sources", "; ".join(source for each in segments for source in each["sources"])),
         (
             "time",
-            "-" if first is None else f"{_moment(first)} to {_moment(last)}, {(last - first) / 1e9:,.1f} s",
+            "-"
+            if first is None
+            else f"{clock(first)} UTC to {clock(last)} UTC, {(last - first) / 1e9:,.1f} s",
         ),
         *_rows_of_position(segments[0].get("position") if segments else None),
         ("events", f"{found['events']:,}"),
@@ -370,12 +376,6 @@ def _counts(items: Any, most: int = 8) -> str:
     ranked = sorted(items, key=lambda item: -item[1])
     text = ", ".join(f"{name} {count:,}" for name, count in ranked[:most])
     return f"{text}, and {len(ranked) - most} more" if len(ranked) > most else text or "-"
-
-
-def _moment(time_ns: int) -> str:
-    from datetime import UTC, datetime
-
-    return f"{datetime.fromtimestamp(time_ns / 1e9, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 @recordings.command(short_help="Check that a recording is readable throughout.")

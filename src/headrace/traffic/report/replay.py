@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -15,7 +14,7 @@ from headrace.show.parts import Column, Sentence, Table
 from headrace.show.terminal import show
 from headrace.show.text import clean, count, milliseconds
 from headrace.traffic.replayed import SHOWN, Replayed
-from headrace.traffic.report.words import position_in_words
+from headrace.traffic.report.words import clock, position_in_words
 
 #: Classes in the table of response time.
 CLASSES = 10
@@ -290,11 +289,10 @@ def _as_of(comparison: Mapping[str, Any], reference: Reference) -> list[Renderab
     began_ns, position = comparison.get("began_ns"), comparison.get("position")
     if reference is not RECORDED or not began_ns:
         return []
-    moment = datetime.fromtimestamp(began_ns / 1e9, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     at = f", {position_in_words(position)}" if position and not position["problem"] else ""
-    what = f"Rows that changed since the recording began answer differently: restore the data as of {moment}{at}."
+    what = "Rows that changed since the recording began answer differently: restore the data as of"
     note = "" if at else " headrace record --interface NAME --mysql-* notes the position in the binary log."
-    return [Text(clean(what + note))]
+    return [Text(clean(f"{what} {clock(began_ns)} UTC{at}.{note}"))]
 
 
 def _set_apart(replayed: Replayed, number: int) -> list[RenderableType]:
