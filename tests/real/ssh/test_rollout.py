@@ -45,6 +45,8 @@ sample_s = 0.1
 alpha = 0.005
 looks = [4, 8, 16, 24]
 margin = 0.4
+# A block of a second may hold what headrace itself asks to open and to change a server: about 75 queries.
+idle_per_s = 100
 [limits]
 times = 50
 fewer = {fewer}
