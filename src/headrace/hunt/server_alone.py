@@ -15,6 +15,7 @@ from headrace.host.window import Window
 from headrace.hunt.resources import Level, ResourceUsage, Verdict
 from headrace.hunt.sessions import Load, running, sentence
 
+MIB = 1 << 20
 #: The resource whose use is what sessions do.
 SESSIONS = "sessions"
 #: What lists all sessions on every vendor's server; and what MySQL asks for as well.
@@ -101,15 +102,28 @@ def _transactions(window: Window) -> str:
     if opened is None or oldest is None:
         return "How many are active is unknown, too."
     waiting = window.gauge("innodb_status", "lock_wait_transactions")
-    rows = f", {waiting.mean:.1f} of them wait for row locks" if waiting and waiting.mean >= 0.05 else ""
+    form = ",.0f" if len(window.values("innodb_status", "active_transactions")) == 1 else ",.1f"
+    rows = f", {waiting.mean:{form}} of them wait for row locks" if waiting and waiting.mean >= 0.05 else ""
     said = [f"the oldest was open for {oldest.high:.0f} s"]
     history = window.gauge("innodb_status", "history_list_length")
     if history is not None:
         said.append(f"{history.last:,.0f} old row versions wait for purge")
+    deadlock = window.gauge("innodb_status", "deadlock_age_s")
+    if deadlock is not None:
+        said.append(f"the last deadlock was {deadlock.last:,.0f} s before")
+    age, most = (
+        window.last("innodb_status", f"{name}_bytes") for name in ("checkpoint_age", "max_checkpoint_age")
+    )
+    if age is not None:
+        of = f" of {most / MIB:,.0f}" if most else ""
+        said.append(
+            f"the checkpoint is {age / MIB:,.0f}{of} MiB behind"
+            + ("" if most else ", of an unknown size of the log")
+        )
     latches = window.gauge("innodb_status", "semaphore_longest_wait_s")
     if latches is not None and latches.high > 0:
         said.append(f"a thread has waited {latches.high:.0f} s for a latch")
-    return f"InnoDB has {opened.mean:.1f} transactions open{rows}; {'; '.join(said)}."
+    return f"InnoDB has {opened.mean:{form}} transactions open{rows}; {'; '.join(said)}."
 
 
 def _unknown(facts: HostFacts) -> list[ResourceUsage]:

@@ -26,6 +26,7 @@ AREAS = (
     "filesystems",
     "flush",
     "hardware",
+    "innodb",
     "interrupts",
     "kernel",
     "limits",

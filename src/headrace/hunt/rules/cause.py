@@ -14,6 +14,7 @@ from headrace.hunt import server_alone, sessions
 from headrace.hunt.resources import PRESSURE_HIGH, STEAL_HIGH, Verdict
 from headrace.hunt.rules import at_work
 from headrace.hunt.rules.evidence import Evidence, Number, number
+from headrace.hunt.rules.locks import OLD_TRANSACTION
 from headrace.hunt.rules.rule import Finding, Judgement, Severity
 from headrace.hunt.users import SERVERS
 
@@ -44,10 +45,10 @@ EXPLAINS = {
     "softirq": ("NET13", "NET14", "NET02", "NET01", "IRQ01"),
     "block": (
         "BLK20", "HOST02", "HOST09", "BLK18", "BLK19", "HOST06",
-        "LIM05", "STMT09", "FLUSH11", "POOL13", "POOL01", "POOL08", "POOL09", "STMT06", "STMT07", "STMT02",
-        "SESS11", "SESS12", "SESS03", "SESS21", "SESS10", "STMT05", "POOL10", "POOL11", "MEM13", "MEM01", "READ01",
-        "REDO02", "REDO01", "FLUSH10", "FLUSH06", "POOL04", "FLUSH02", "FS14", "FS01", "RAID06", "RAID01",
-        "MEM19", "BLK06",
+        "LIM05", "STMT09", "FLUSH11", "POOL13", "POOL01", "POOL08", "POOL15", "POOL09", "STMT06", "STMT07",
+        "STMT02", "SESS11", "SESS12", "SESS03", "SESS21", "SESS10", "STMT05", "POOL10", "POOL11", "MEM13", "MEM01",
+        "READ01", "REDO02", "REDO01", "FLUSH10", "FLUSH06", "POOL04", "FLUSH02", "FS14", "FS01", "RAID06",
+        "RAID01", "MEM19", "BLK06",
     ),
     "memory": ("MEM21", "MEM22", "HOST03", "POOL02", "SESS01", "STAT06", "MEM01", "MEM18", "MEM12"),
     "network": ("NET15", "NET11", "NET07"),
@@ -170,9 +171,8 @@ def _of_server(evidence: Evidence, judgement: Judgement) -> Verdict:
     why = [f for f in _of(judgement, codes) if f.severity in costs and f not in waiting]
     named = next((f for f in why if f.rule.code in STATEMENTS), None)
     why = [f for f in why if f is named or f.rule.code not in STATEMENTS]
-    risks = [
-        f for f in _of(judgement, RISKS_OF_SQL) if f not in (*waiting, *why) and f.severity is Severity.RISK
-    ]
+    risks = [f for f in _of(judgement, RISKS_OF_SQL) if f not in (*waiting, *why)]
+    risks = [f for f in risks if f.severity is Severity.RISK and _said_by(f, judgement) is None]
     causes = _first([*waiting, *why, *risks])
     # The sessions' sentence has said what these are about.
     said = {share.name for share in sessions.named(load)} if load is not None else set()
@@ -242,11 +242,21 @@ def _said_by(finding: Finding, judgement: Judgement) -> Finding | None:
     if code == "STMT01":  # the class that takes most of the time
         same = [f for f in others if f.rule.code in ("STMT02", "STMT05")]
         return next((f for f in same if f.hit.subject == finding.hit.subject), None)
+    if code == "LOCK09" and _is_held(finding):  # by the transaction that others wait for
+        return next(iter(_of(judgement, ("LOCK17",))), None)
+    if code == "LOCK10":  # the transaction that others wait for, or that keeps old row versions
+        held = [f for f in _of(judgement, ("LOCK17", "LOCK09")) if f.rule.code == "LOCK17" or _is_held(f)]
+        return next(iter(held), None)
     if code == "SESS12":  # rows that scans read, of which a class examines most
         scanned = _exact(finding, "Handler_read_rnd_next/s")
         scans = [f for f in others if f.rule.code == "STMT02"]
         return next((f for f in scans if 2 * _exact(f, "rows examined/s") >= scanned > 0), None)
     return None
+
+
+def _is_held(finding: Finding) -> bool:
+    """Whether it is an old transaction that keeps purge from old row versions."""
+    return any(each.label == OLD_TRANSACTION for each in finding.hit.remedies[:1])
 
 
 def _exact(finding: Finding, what: str) -> float:

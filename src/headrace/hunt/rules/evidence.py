@@ -246,6 +246,12 @@ class Evidence:
             raise NotEnough(self._missing(sampler, metric))
         return found
 
+    def innodb(self, metric: str) -> Gauge:
+        """A number of SHOW ENGINE INNODB STATUS: that text needs no other word of its server."""
+        if "innodb_status" not in self.window.samplers():
+            self.settings  # noqa: B018 - raises NotEnough without a server
+        return self.gauge("innodb_status", metric)
+
     def memory_bytes(self) -> float:
         """All of the host's memory. Raises NotEnough."""
         if given := self.facts.given_memory_bytes:

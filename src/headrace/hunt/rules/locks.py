@@ -8,6 +8,7 @@ from headrace.base.counted import counted
 from headrace.base.model import Vendor
 from headrace.host.activity import cut
 from headrace.hunt.resources import MANY_RUNNING, PRESSURE_HIGH, TIMES_CORES, Level
+from headrace.hunt.rules import innodb
 from headrace.hunt.rules.evidence import MIB, Evidence, NotEnough, Number, number, share, size
 from headrace.hunt.rules.rule import Confidence, Match, Remedy, Severity, rule
 from headrace.knobs.knob import Versions
@@ -45,6 +46,8 @@ HELD_OUTSIDE = 1.0
 #: Names of the adaptive hash index's latches, as instruments and in SHOW ENGINE INNODB MUTEX.
 HASH_LATCHES = ("btr_search", "hash_table_locks", "ahi", "btr0sea")
 TOP = 4
+PURGERS = "innodb_purge_threads"
+OLD_TRANSACTION = "the old transaction"
 
 _LATCHES = "MySQL Reference Manual, Performance Schema Wait Event Summary Tables; SHOW ENGINE INNODB MUTEX"
 
@@ -224,6 +227,9 @@ def sessions_wait_for_rows(evidence: Evidence) -> Iterator[Match]:
     A hot row is a queue: it serves one transaction at a time, each for as long as its lock is held, including the
     commit's sync and the round trips to its client.
     """
+    if innodb.is_all(evidence):
+        yield from innodb.waits_for_rows(evidence)
+        return
     waited = row_wait_ms_s(evidence)
     waits = evidence.status_rate("innodb_row_lock_waits")
     if waited < ROW_WAIT_MS_S:
@@ -472,9 +478,12 @@ def threads_held_outside(evidence: Evidence) -> Iterator[Match]:
     innodb_thread_concurrency was needed when InnoDB had few latches. A thread that is not let in sleeps before it
     checks again.
     """
+    queue = evidence.window.gauge("innodb_status", "threads_queued")
+    if innodb.is_all(evidence) and queue is not None:
+        yield from innodb.held_outside(evidence, queue.mean if queue.mean >= HELD_OUTSIDE else 0.0)
+        return
     limit = evidence.number("innodb_thread_concurrency")
     running = evidence.running
-    queue = evidence.window.gauge("innodb_status", "threads_queued")
     queued = queue.mean if queue is not None else 0.0
     if limit <= 0 or (running <= limit and queued < HELD_OUTSIDE):
         return
@@ -495,7 +504,7 @@ def threads_held_outside(evidence: Evidence) -> Iterator[Match]:
 
 def _history(evidence: Evidence) -> float:
     told = evidence.window.last("mysql_status", "innodb_history_list_length")
-    return told if told is not None else evidence.last("innodb_status", "history_list_length")
+    return told if told is not None else evidence.innodb("history_list_length").last
 
 
 @rule(
@@ -511,13 +520,12 @@ def history_grows(evidence: Evidence) -> Iterator[Match]:
     Either an old transaction may still read them, or purge is slower than the writers. Tables and undo files grow
     meanwhile.
     """
-    evidence.settings  # noqa: B018 - raises NotEnough without a server
     length = _history(evidence)
     if length < HISTORY:
         return
     oldest = evidence.window.gauge("innodb_status", "oldest_transaction_s")
     view = evidence.window.gauge("innodb_status", "oldest_read_view_s") or oldest
-    threads = int(evidence.number("innodb_purge_threads"))
+    threads = int(evidence.number(PURGERS)) if evidence.has_variable(PURGERS) else None
     is_held = view is not None and view.last >= OLD_TRANSACTION_S
     age = f"; the oldest transaction is {oldest.last:,.0f} s old" if oldest is not None else ""
     if oldest is not None and not is_held and oldest.last >= OLD_TRANSACTION_S:
@@ -526,18 +534,22 @@ def history_grows(evidence: Evidence) -> Iterator[Match]:
         steps=(
             "Find the oldest transaction: information_schema.INNODB_TRX by trx_started; end or shorten it.",
         ),
-        label="the old transaction",
+        label=OLD_TRANSACTION,
     )
-    more = Remedy({"server.innodb_purge_threads": min(2 * threads, 32)}, label="more purge threads")
+    more = Remedy(
+        {"server.innodb_purge_threads": min(2 * threads, 32)} if threads else {},
+        () if threads else ("Raise innodb_purge_threads, whose value is unknown here; 32 is the most.",),
+        label="more purge threads",
+    )
     yield Match(
         "",
         f"{length:,.0f} old row versions wait for purge{age}.",
         (
             number("history list", length, ",.0f"),
             number("oldest transaction", f"{oldest.last:,.0f} s" if oldest is not None else "unknown"),
-            number("innodb_purge_threads", threads),
+            number("innodb_purge_threads", threads if threads is not None else "unknown"),
         ),
-        (steps,) if is_held else (more, steps) if threads < 32 else (steps,),
+        (steps,) if is_held or (threads or 0) >= 32 else (more, steps),
     )
 
 
@@ -554,8 +566,7 @@ def old_transaction(evidence: Evidence) -> Iterator[Match]:
     It keeps every lock that it took and every row version since it started. A forgotten connection or a dump is
     the usual cause.
     """
-    evidence.settings  # noqa: B018 - raises NotEnough without a server
-    oldest = evidence.gauge("innodb_status", "oldest_transaction_s")
+    oldest = evidence.innodb("oldest_transaction_s")
     if oldest.last < OLD_TRANSACTION_S:
         return
     yield Match(
@@ -586,13 +597,16 @@ def autoinc_lock(evidence: Evidence) -> Iterator[Match]:
     An INSERT ... SELECT holds it until its end, however long its SELECT takes, and every other insert into the
     table waits. Mode 2 needs none, and is safe with row-based binary logging.
     """
+    seen = evidence.window.gauge("innodb_status", "autoinc_waiters")
+    if innodb.is_all(evidence) and seen is not None:
+        yield from innodb.waits_for_numbers(evidence, seen.mean if seen.mean >= AUTOINC_WAITERS else 0.0)
+        return
     mode = evidence.variable("innodb_autoinc_lock_mode")
     inserted = evidence.status_rate("handler_write")
     running = evidence.running
     is_safe = not evidence.is_on("log_bin") or evidence.variable("binlog_format") == "ROW"
     bulk = evidence.status_rate("com_insert_select") + evidence.status_rate("com_load")
     # Older agents did not count them.
-    seen = evidence.window.gauge("innodb_status", "autoinc_waiters")
     waiting = seen.mean if seen else 0.0
     may_wait = is_safe and bulk >= 1 and inserted >= INSERTED_S and running >= MANY_RUNNING
     if mode == "2" or not (waiting >= AUTOINC_WAITERS or may_wait):

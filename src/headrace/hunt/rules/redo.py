@@ -131,7 +131,8 @@ def _larger(evidence: Evidence, label: str = "") -> Remedy:
 
 def checkpoint_age(evidence: Evidence) -> tuple[float, float]:
     """The largest checkpoint age in the window (redo that crash recovery would apply), and the capacity for it."""
-    name = "innodb_redo_log_logical_size" if _mysql(evidence) else "innodb_checkpoint_age"
+    is_mysql = evidence.has_server and _mysql(evidence)
+    name = "innodb_redo_log_logical_size" if is_mysql else "innodb_checkpoint_age"
     found = evidence.window.gauge("mysql_status", name)
     if found is not None:
         return found.high, _most(evidence)
@@ -139,7 +140,9 @@ def checkpoint_age(evidence: Evidence) -> tuple[float, float]:
     if sampled is None:
         evidence.settings  # noqa: B018 - raises NotEnough without a server
         raise NotEnough("the checkpoint age was not sampled")
-    return sampled.high, capacity_bytes(evidence)
+    # Servers that have no counter of it print its limit beside it.
+    told = evidence.window.last("innodb_status", "max_checkpoint_age_bytes")
+    return sampled.high, told or capacity_bytes(evidence)
 
 
 def _most(evidence: Evidence) -> float:
@@ -231,13 +234,20 @@ def checkpoint_near_end(evidence: Evidence) -> Iterator[Match]:
     age, most = checkpoint_age(evidence)
     if most <= 0 or age < NEARLY_FULL * most:
         return
+    summary = f"the checkpoint age is {size(age)}, {share(age / most)} of its limit of {size(most)}."
+    numbers = (number("checkpoint age, maximum", size(age)), number("limit", size(most)))
+    if not evidence.has_server:
+        larger = Remedy(
+            steps=("Raise innodb_log_file_size, or innodb_redo_log_capacity from MySQL 8.0.30 on.",)
+        )
+        yield Match("", summary, numbers, (larger,), None if age >= FORCED * most else Severity.ADVICE)
+        return
     earlier = sizes.io_capacity(evidence)
     yield Match(
         "",
-        f"the checkpoint age is {size(age)}, {share(age / most)} of its limit of {size(most)}.",
+        summary,
         (
-            number("checkpoint age, maximum", size(age)),
-            number("limit", size(most)),
+            *numbers,
             number("redo log", size(capacity_bytes(evidence))),
             number("innodb_io_capacity", evidence.variable("innodb_io_capacity")),
         ),

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from headrace.base.model import Value, Vendor
 from headrace.hunt.hot_cores import FULL
+from headrace.hunt.rules import innodb
 from headrace.hunt.rules.evidence import Evidence, NotEnough, number
 from headrace.hunt.rules.locks import DEADLOCKS_S, HISTORY, ROW_WAIT_MS_S, deadlocks_s, row_wait_ms_s, states
 from headrace.hunt.rules.rule import Confidence, Match, Remedy, Severity, rule
@@ -172,8 +173,8 @@ def semaphore_waits(evidence: Evidence) -> Iterator[Match]:
     Latches are held for microseconds. A wait of minutes means that a device does not respond, or that the server
     has deadlocked internally: after 600 seconds InnoDB ends the process on purpose.
     """
-    evidence.settings  # noqa: B018 - raises NotEnough without a server
     if "innodb_status" not in evidence.window.samplers():
+        evidence.settings  # noqa: B018 - raises NotEnough without a server
         raise NotEnough("InnoDB's status was not sampled (sampler innodb_status)")
     longest = evidence.window.gauge("innodb_status", "semaphore_longest_wait_s")
     if longest is None or longest.high < SEMAPHORE_S:
@@ -306,15 +307,15 @@ def open_transaction_holds_others_up(evidence: Evidence) -> Iterator[Match]:
     A client that starts a transaction and then does something else keeps all its locks, and all row versions since
     then. The waits behind it look like contention, but one COMMIT ends them.
     """
-    evidence.settings  # noqa: B018 - raises NotEnough without a server
-    oldest = evidence.gauge("innodb_status", "oldest_transaction_s")
+    oldest = evidence.innodb("oldest_transaction_s")
     if oldest.last < HOLDER_S:
         return
     current = evidence.window.gauge("mysql_status", "innodb_row_lock_current_waits")
-    rows = current.mean if current else 0.0
+    rows = current.mean if current else innodb.waiting(evidence)
     tables = 0.0
     if "processlist" in evidence.window.samplers():
-        tables = sum(_waiting(evidence, "metadata lock").values())
+        in_states = states(evidence).items()
+        tables = sum(mean for state, mean in in_states if "metadata lock" in state.lower())
     view = evidence.window.gauge("innodb_status", "oldest_read_view_s")
     # A statement of READ COMMITTED has a read view only while it runs, so at some samples there is none.
     holds_versions = view is None or (view.low > 0 and view.last >= HOLDER_S)
