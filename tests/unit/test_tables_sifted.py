@@ -349,7 +349,7 @@ def test_settings_that_differ_between_files_are_refused(tmp_path: Path) -> None:
     ):
         tables(tmp_path, *(f"fs,threads,lat\na,{n},1\nb,{n},2\n" for n in (8, 16)))
     found = tables(tmp_path, *["fs,lat\na,1\nb,2\n"] * 2)
-    assert "lines 1.csv:2, 1.csv:3 are equal to an earlier one" in found.notes[0]
+    assert "lines 1.csv:2, 1.csv:3 are equal to earlier ones" in found.notes[0]
 
 
 @pytest.mark.parametrize(

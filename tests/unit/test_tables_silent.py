@@ -238,3 +238,53 @@ def test_a_tick_that_a_run_lacks_is_named(tmp_path: Path) -> None:
     lines = CSV.strip().split("\n")
     text = "\n".join([f"{lines[0]},done", *(f"{line},x" for line in lines[1:]), f"{lines[-1]},"])
     assert any("done is empty in line" in note for note in read(tmp_path, text).notes)
+
+
+@pytest.mark.parametrize("mark", ["〃", "''", "ditto", "-//-", "同上"])
+def test_a_ditto_mark_is_the_level_above(tmp_path: Path, mark: str) -> None:
+    kept = sorted(RUNS)
+    text = "fs,tps\n" + "".join(
+        f"{mark if n and kept[n - 1][0] == fs else fs},{tps}\n" for n, (fs, tps) in enumerate(kept)
+    )
+    table = read(tmp_path, text)
+    assert values(table) == kept
+    assert "fs: 4 cells with a ditto mark hold the level above" in table.notes[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "".join(f"> {line}\n" for line in CSV.splitlines()) + "regards\n",
+        CSV.replace("fs,tps", "\x1b[1mfs,tps\x1b[0m").replace("xfs,", "\x1b[32mxfs\x1b[0m,"),
+        "run,xfs tps,ext4 tps\n1,1234.5,1001.25\n2,1250.5,998.75\n3,1241.0,1003.5\n",
+    ],
+)
+def test_marks_around_a_table_are_no_part_of_its_levels(tmp_path: Path, text: str) -> None:
+    assert values(read(tmp_path, text)) == sorted(RUNS)
+
+
+@pytest.mark.parametrize(
+    "last",
+    ["ERROR 2013 (HY000): Lost connection to MySQL server during query", "Killed", "^C", "bash: Broken pipe"],
+)
+def test_what_broke_off_the_table_is_named(tmp_path: Path, last: str) -> None:
+    assert any("lines may be missing" in note for note in read(tmp_path, f"{CSV}{last}\n").notes)
+
+
+def test_a_diff_is_no_table(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match="a diff: not read"):
+        read(tmp_path, f"--- a/t.csv\n+++ b/t.csv\n@@ -1,2 +1,7 @@\n {CSV}-xfs,9\n+xfs,1200\n")
+
+
+def test_a_file_that_was_joined_with_itself_has_each_run_once(tmp_path: Path) -> None:
+    numbered = "fs,tps,run\n" + "".join(f"{fs},{tps},{n}\n" for n, (fs, tps) in enumerate(RUNS))
+    for text in (CSV * 2, numbered * 2, numbered + numbered.splitlines()[3] + "\n"):
+        table = read(tmp_path, text)
+        assert values(table) == sorted(RUNS)
+        assert any(": left out as " in note for note in table.notes)
+
+
+def test_equal_values_of_coarse_runs_are_repeats(tmp_path: Path) -> None:
+    text = "fs,tps\n" + "xfs,3\next4,2\nxfs,3\nxfs,4\next4,2\nxfs,3\next4,2\n"
+    assert len(read(tmp_path, text).rows) == 7
+    assert len(read(tmp_path, text.replace("\n", ",1\n").replace("tps,1", "tps,run")).rows) == 7

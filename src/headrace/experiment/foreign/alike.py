@@ -287,6 +287,16 @@ def _have_most_one(lengths: Sequence[float]) -> bool:
     return len(lengths) >= 5 and near >= 0.75 * len(lengths)
 
 
+#: Most lines named in a note.
+MOST_LINES = 5
+
+
+def lines_named(numbers: Sequence[str]) -> str:
+    """``lines 3, 7 and 5 more``."""
+    more = f" and {len(numbers) - MOST_LINES} more" if len(numbers) > MOST_LINES else ""
+    return f"line{'s' if len(numbers) > 1 else ''} {', '.join(numbers[:MOST_LINES])}{more}"
+
+
 def labels(lines: Sequence[Line]) -> dict[str, str]:
     """Place -> its line; with the file's name where there are several."""
     files = {place.rpartition(":")[0] for place, _ in lines}

@@ -29,6 +29,11 @@ NOT_READ = (
         "a Jupyter notebook",
         "DATAFRAME.to_csv('table.csv', index=False) in it",
     ),
+    (
+        r"(diff --git |--- \S[^\n]*\n\+\+\+ )",
+        "a diff",
+        "git show COMMIT:FILE writes the file as it was, before or after",
+    ),
     (r"[\w.]+,\w+=\S+ \w+=\S+", "line protocol of InfluxDB", "influx query --raw, which writes CSV"),
 )
 
@@ -40,8 +45,16 @@ def unread(text: str) -> tuple[str, str] | None:
     return next(((what, hint) for begins, what, hint in NOT_READ if re.match(begins, text)), None)
 
 
+#: What colours a terminal, and what moves its cursor.
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+#: How mails and answers quote; fewer lines may be cells that begin so.
+_QUOTED = re.compile(r"(?:> ?)+")
+LEAST_QUOTED = 3
+
+
 def grid_of(text: str, needed: Sequence[str]) -> Grid:
     """The table of a file. ``needed`` names columns by which its header is known. Raises csv.Error."""
+    text = _unquoted(_ESCAPES.sub("", text))
     stripped = re.sub(r"^(//[^\n]*\n\s*|/\*.*?\*/\s*)+", "", text.lstrip(), flags=re.DOTALL)
     if _TOML.match(stripped) and (found := of_drawing(text, needed)):
         return found
@@ -51,3 +64,13 @@ def grid_of(text: str, needed: Sequence[str]) -> Grid:
     if lines and (told := re.fullmatch(r"sep=(.)", lines[0].strip())):
         return of_lines(lines, needed, told[1], skipped=1)
     return of_drawing(text, needed) or of_lines(lines, needed, "", skipped=0)
+
+
+def _unquoted(text: str) -> str:
+    """The text without the marks of a quotation, if most of its lines have them; the lines stay where they are."""
+    lines = text.split("\n")
+    filled = [line for line in lines if line.strip()]
+    quoted = [line for line in filled if line.startswith(">")]
+    if len(quoted) < LEAST_QUOTED or 2 * len(quoted) < len(filled):
+        return text
+    return "\n".join(_QUOTED.sub("", line, count=1) if line.startswith(">") else line for line in lines)

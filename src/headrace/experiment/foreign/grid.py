@@ -126,6 +126,8 @@ def _header(lines: Sequence[str], needed: Sequence[str], delimiter: str, skipped
             cells = cut(line, split)
             if len(cells) < 2 and len(needed) > 1:
                 continue
+            if split in (SPACES, SPACE) and not _goes_on(lines[number + 1 :], split):
+                continue
             there = len(names.columns(cells, needed))
             # A title may be split by spaces like any line: with a delimiter proper the more cells, the better.
             size = len(cells) if split not in (SPACES, SPACE) else 0
@@ -137,6 +139,12 @@ def _header(lines: Sequence[str], needed: Sequence[str], delimiter: str, skipped
         return best[2], best[3]
     first = next((n for n, line in enumerate(lines[skipped:], skipped) if line.strip()), skipped)
     return first, max(",;\t", key=(lines[first] if first < len(lines) else "").count)
+
+
+def _goes_on(below: Sequence[str], split: str) -> bool:
+    """Whether spaces part one of the next lines with cells, too: names of columns may have spaces in them."""
+    told = [line for line in below[:MOST_ABOVE] if line.strip() and not RULE.fullmatch(line)]
+    return not told or any(len(cut(line, split)) > 1 for line in told)
 
 
 def cut(line: str, split: str) -> list[str]:
@@ -154,17 +162,29 @@ def _bare(line: str, split: str) -> str:
     return re.sub(r"\\(?:textbf|textit|emph|num|bfseries|mathbf|underline)\s*\{([^{}]*)\}", r"\1", plain)
 
 
+#: What programs and shells say when they end early.
+_BROKEN = re.compile(
+    r"\W*(ERROR \d+ \(|error\b|fatal\b|panic\b|Traceback \(|Killed\b|Terminated\b|Aborted\b|Segmentation fault|"
+    r"Bus error|Out of memory|Lost connection|Connection (closed|reset|refused|to \S+ closed)|Broken pipe|\^C|"
+    r"[\w.]*(Error|Exception|Interrupt)(:|$)|"
+    r".*: (No space left on device|Killed|Broken pipe|Connection timed out)$)",
+    re.IGNORECASE,
+)
+
+
 def without_remarks(
     header: Sequence[str], rows: Sequence[tuple[int, list[str]]], notes: list[str]
 ) -> list[tuple[int, list[str]]]:
     """The lines that have cells, without empty ones beyond the header; ``notes`` counts remarks and footers."""
     kept, left_out = [], []
+    broken = ""
     for number, row in rows:
         while len(row) > len(header) and not row[-1].strip():
             row = row[:-1]
         if len(header) > 1 and len(row) == 1:
             if row[0].strip():
                 left_out.append(str(number))
+                broken = broken or (row[0].strip()[:80] if _BROKEN.match(row[0]) else "")
             continue
         kept.append((number, row))
     if left_out:
@@ -172,5 +192,9 @@ def without_remarks(
         notes.append(
             f"line{'s' * (len(left_out) > 1)} {', '.join(left_out[:MOST_LINES])}{more} left out: one cell, where "
             f"the header has {len(header)}"
+        )
+    if broken:
+        notes.append(
+            f"{broken!r}: what wrote the table may not have come to its end, and lines may be missing"
         )
     return kept

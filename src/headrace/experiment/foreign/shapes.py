@@ -10,6 +10,7 @@ import re
 import statistics
 from collections.abc import Collection, Sequence
 
+from headrace.base.counted import counted
 from headrace.base.errors import PlanError
 from headrace.experiment.foreign import names
 from headrace.experiment.foreign.figures import names_a_summary
@@ -307,14 +308,14 @@ def _numbered(grid: Grid, name: str) -> list[int]:
         if found and (found[1] or found[3]) and cells and all(parts(cell) for cell in cells if cell.strip()):
             number = int(found[2]) if found[2].isdigit() else ord(found[2].lower()) - ord("a") + 1
             groups.setdefault((names.words(found[1]), names.words(found[3])), []).append((i, number))
-    counted = {
+    numbered = {
         words: each
         for words, each in groups.items()
         if len(each) > 1 and [n for _, n in each] in ([*range(1, len(each) + 1)], [*range(len(each))])
     }
-    if len(counted) != 1:
+    if len(numbered) != 1:
         return []
-    ((words, each),) = counted.items()
+    ((words, each),) = numbered.items()
     if not _RUNS & {*words[0].split("_"), *words[1].split("_"), "".join(words)}:
         shown = ", ".join(grid.header[i] for i, _ in each[:5])
         raise PlanError(
@@ -375,14 +376,21 @@ def _unpivot(grid: Grid, side: Sequence[int], factor: str | None, response: str)
     grid.header = [*(grid.header[i] for i in kept), *([factor] if factor else []), response]
 
 
+#: What says that a cell is as the one above it.
+_DITTO = re.compile(
+    r"〃|〻|″|''|\"|”|“|-+\W?\"-+|[-—]+//[-—]+|同上|同じ|\^|↑|(ditto|dito|do|idem|id|same|s\. ?o)\.?", re.I
+)
+
+
 def _fill_down(grid: Grid, factors: Sequence[str], responses: Sequence[str]) -> None:
-    """A level stands once above the lines for which it holds, as merged cells are exported."""
+    """A level stands once, above empty cells (merged ones are exported so) or ditto marks."""
     at = [grid.header.index(name) for name in responses if name in grid.header]
     for name in factors:
         if name not in grid.header:
             continue
         place = grid.header.index(name)
         lines = [line for line in grid.lines if len(line[1]) == len(grid.header)]
+        _without_ditto(grid, name, lines)
         empty = [(n, row) for n, row in lines if not row[place].strip() and any(row[i].strip() for i in at)]
         told = [row[place].strip() for _, row in lines]
         if not empty or not told[0]:
@@ -404,6 +412,17 @@ def _fill_down(grid: Grid, factors: Sequence[str], responses: Sequence[str]) -> 
                 filled += 1
         if filled:
             grid.notes.append(f"{name}: {filled} empty cells hold the level above them")
+
+
+def _without_ditto(grid: Grid, name: str, lines: Sequence[tuple[int, list[str]]]) -> None:
+    """The level above in the cells with a ditto mark, in place, unless the first of them has one."""
+    place = grid.header.index(name)
+    marked = [n for n, (_, row) in enumerate(lines) if _DITTO.fullmatch(row[place].strip())]
+    if not marked or marked[0] == 0:
+        return
+    for n in marked:
+        lines[n][1][place] = lines[n - 1][1][place]
+    grid.notes.append(f"{name}: {counted(len(marked), 'cell')} with a ditto mark hold the level above")
 
 
 def _with_units(grid: Grid, responses: Sequence[str]) -> None:

@@ -16,6 +16,7 @@ from headrace.base.whole import at_most, plain_file
 from headrace.experiment.foreign import alike, clocks, encodings, names, shapes, sheets, sift
 from headrace.experiment.foreign.circumstances import circumstances
 from headrace.experiment.foreign.confounded import confounded
+from headrace.experiment.foreign.copies import without_copies
 from headrace.experiment.foreign.forms import grid_of, unread
 from headrace.experiment.foreign.grid import Grid
 from headrace.experiment.foreign.row import Row, Table
@@ -92,7 +93,8 @@ def read_tables(
         tables[number], told = _one_each(lines, factors, responses, others, per_run=per_run)
         notes += [f"{paths[number].name}: {note}" for note in told]
     joined = [line for lines in tables for line in lines]
-    notes += [mark + note for note in _odd_lines(joined, responses)]
+    joined, told = without_copies(joined, responses)
+    notes += [mark + note for note in (*_empty(joined, responses), *told)]
     rows, zeros = [], 0
     for place, cells in joined:
         numbers_of = {
@@ -449,34 +451,15 @@ def _ambiguous(name: str, number: str, place: str) -> PlanError:
     )
 
 
-def _odd_lines(lines: Sequence[tuple[str, dict[str, str]]], responses: Sequence[str]) -> list[str]:
-    """Empty cells and repeated lines, which are often mistakes of whoever made the table."""
+def _empty(lines: Sequence[alike.Line], responses: Sequence[str]) -> list[str]:
+    """Cells without a number, which are often mistakes of whoever made the table."""
     notes = []
     label = alike.labels(lines)
     for name in responses:
         empty = [label[place] for place, cells in lines if is_absent(cells[name])]
         if empty:
-            notes.append(f"no {name} in {_lines_named(empty)}: left out")
-    seen: dict[tuple[tuple[str, str], ...], str] = {}
-    again = []
-    for place, cells in lines:
-        if seen.setdefault(tuple(cells.items()), place) != place:
-            again.append(label[place])
-    if again:
-        notes.append(
-            f"{_lines_named(again)} {'is' if len(again) == 1 else 'are'} equal to an earlier one in every "
-            "column, and counted as repeats: remove copies, which are not measurements"
-        )
+            notes.append(f"no {name} in {alike.lines_named(empty)}: left out")
     return notes
-
-
-#: Most lines named in a note.
-MOST_LINES = 5
-
-
-def _lines_named(numbers: Sequence[str]) -> str:
-    more = f" and {len(numbers) - MOST_LINES} more" if len(numbers) > MOST_LINES else ""
-    return f"line{'s' if len(numbers) > 1 else ''} {', '.join(numbers[:MOST_LINES])}{more}"
 
 
 def _number(text: str, name: str, place: str) -> float:
