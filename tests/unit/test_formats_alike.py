@@ -90,7 +90,7 @@ def test_what_a_factor_brings_along_is_named(tmp_path: Path) -> None:
 
 def test_what_a_factor_says_itself_needs_no_note(tmp_path: Path) -> None:
     other = FIO.replace('"direct": "1"', '"direct": "0"')
-    assert not read(tmp_path, "1100", (FIO, FIO, other, other)).notes
+    assert not [note for note in read(tmp_path, "1100", (FIO, FIO, other, other)).notes if "copy" not in note]
 
 
 def test_runs_of_so_much_work_may_last_as_long_as_they_do(tmp_path: Path) -> None:
@@ -100,3 +100,11 @@ def test_runs_of_so_much_work_may_last_as_long_as_they_do(tmp_path: Path) -> Non
     less = outputs.YCSB.replace("10110", "20220")
     with pytest.raises(PlanError, match="differ in duration_s"):
         read(tmp_path, "xy", (outputs.YCSB, less))
+
+
+def test_a_file_under_two_names_is_named(tmp_path: Path) -> None:
+    (note,) = read(
+        tmp_path, "0011", (FIO, FIO.replace("1000000", "1000001"), FIO, FIO.replace("1000000", "1000002"))
+    ).notes
+    assert "1 run has every number of an earlier one" in note
+    assert "1-2.out that of " in note

@@ -29,7 +29,7 @@ def without_copies(lines: Sequence[Line], responses: Sequence[str]) -> tuple[lis
             equal[at] = early
     if not equal:
         return list(lines), []
-    own = _identity(lines)
+    own = _identity([cells for at, (_, cells) in enumerate(lines) if at not in equal], responses)
     copied = set(equal) if own else _in_order(lines, responses, equal)
     label = labels(lines)
     notes = []
@@ -46,11 +46,14 @@ def without_copies(lines: Sequence[Line], responses: Sequence[str]) -> tuple[lis
     return [line for at, line in enumerate(lines) if at not in copied], notes
 
 
-def _identity(lines: Sequence[Line]) -> str:
-    """The column that tells runs apart, if all lines have it and its values differ."""
-    for name in lines[0][1]:
+def _identity(rows: Sequence[dict[str, str]], responses: Sequence[str]) -> str:
+    """The column that tells runs apart: with it no two lines have the same levels. Empty if none does."""
+    keys = {tuple(text for name, text in cells.items() if name not in responses) for cells in rows}
+    if len(keys) < len(rows):
+        return ""
+    for name in rows[0]:
         if names.plain(name) in _RUNS:
-            told = [cells.get(name, "") for _, cells in lines]
+            told = [cells.get(name, "") for cells in rows]
             if len(set(told)) > 1 and not any(map(is_absent, told)):
                 return name
     return ""

@@ -25,6 +25,8 @@ from headrace.experiment.foreign.table import decoded
 _DAMAGED = (ArithmeticError, AttributeError, csv.Error, LookupError, RecursionError, TypeError, ValueError)
 #: Files or runs named in a note or an error.
 MOST_NAMED = 3
+#: So many numbers that are all equal in two runs are no coincidence.
+LEAST_NUMBERS = 4
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ def read_outputs(
     notes = _failed([each for each in placed if each.run.problem], len(placed))
     if not good:
         raise PlanError("no run is left: " + "; ".join(notes), hint="run them again until they end well")
+    notes += _copies(good)
     _check_responses(good, responses)
     notes += _assumed(good)
     good, zeros = _without_zeros(good, responses, factors)
@@ -150,6 +153,24 @@ def _failed(runs: Sequence[_Placed], of: int) -> list[str]:
         f"{len(places)} of {counted(of, 'run')} left out: {problem} ({_named(places)})"
         for problem, places in by_problem.items()
     ]
+
+
+def _copies(runs: Sequence[_Placed]) -> list[str]:
+    """A note on runs with every number of an earlier one. They count: only a person knows which was measured."""
+    first: dict[tuple[tuple[tuple[str, str], ...], tuple[tuple[str, float], ...]], str] = {}
+    pairs = []
+    for each in runs:
+        about = {**each.run.about, **each.run.settings}
+        own = (tuple(sorted(about.items())), tuple(sorted(each.run.responses.items())))
+        early = first.setdefault(own, each.place)
+        if early != each.place and len({*each.run.responses.values()}) >= LEAST_NUMBERS:
+            pairs.append(f"{each.place} that of {early}")
+    if not pairs:
+        return []
+    what = (
+        f"{counted(len(pairs), 'run')} {'has' if len(pairs) == 1 else 'have'} every number of an earlier one"
+    )
+    return [f"{what} ({_named(pairs)}): a copy is no measurement"]
 
 
 def _assumed(runs: Sequence[_Placed]) -> list[str]:
