@@ -55,6 +55,8 @@ LOG_BYTES = 64 * 1024
 MOST_LOG_BYTES = 64 << 20
 #: Its own account opens what it writes to: root would follow a link that this account put in its folder.
 _INTO_ITS_LOGS = 'exec >"$0/stdout.log" 2>"$0/stderr.log"; exec "$@"'
+#: The ends of log files. Their account may have put a pipe in a file's place, which nobody writes to.
+_LAST_OF = 'for file; do [ ! -f "$file" ] || tail -c "$0" "$file"; done 2>/dev/null'
 RUN_FILES = ("my.cnf", "error.log", "stdout.log", "stderr.log", "sock", "sock.lock", "pid", "tmp")
 
 
@@ -458,21 +460,20 @@ class PrivateServer:
         return f"it was killed by {signal.Signals(-code).name}" if code < 0 else f"its exit code was {code}"
 
     async def _log_lines(self) -> list[str]:
-        script = 'tail -qc "$0" "$1/stderr.log" "$1/error.log" 2>/dev/null'
         program = await locate(self._target, self._spec)
+        logs = [f"{self._rundir}/stderr.log", self.error_log]
         tail = await self._target.run(
-            [*program.prefix, "sh", "-c", script, str(LOG_BYTES), self._rundir], check=False
+            [*program.prefix, "sh", "-c", _LAST_OF, str(LOG_BYTES), *logs], check=False
         )
         return excerpt(tail.text)
 
     async def save_error_log(self, destination: Path) -> None:
         """Copy the end of the error log; nothing if there is none. It is read as the server's account."""
         program = await locate(self._target, self._spec)
-        script = 'exec tail -c "$0" "$1"'
         read = await self._target.run(
-            [*program.prefix, "sh", "-c", script, str(MOST_LOG_BYTES), self.error_log], check=False
+            [*program.prefix, "sh", "-c", _LAST_OF, str(MOST_LOG_BYTES), self.error_log], check=False
         )
-        if read.exit_code == 0:
+        if read.stdout:
             with whole_file(destination) as file:
                 file.write(read.stdout)
 
