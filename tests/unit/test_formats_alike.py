@@ -90,7 +90,9 @@ def test_what_a_factor_brings_along_is_named(tmp_path: Path) -> None:
 
 def test_what_a_factor_says_itself_needs_no_note(tmp_path: Path) -> None:
     other = FIO.replace('"direct": "1"', '"direct": "0"')
-    assert not [note for note in read(tmp_path, "1100", (FIO, FIO, other, other)).notes if "copy" not in note]
+    assert not [
+        note for note in read(tmp_path, "1100", (FIO, FIO, other, other)).notes if "copies" not in note
+    ]
 
 
 def test_runs_of_so_much_work_may_last_as_long_as_they_do(tmp_path: Path) -> None:

@@ -216,7 +216,9 @@ def test_from_a_plan_to_its_report(bench: Bench) -> None:
     assert json.loads((folder.path / "report.json").read_text()) == report
 
 
-@pytest.mark.parametrize("at", ["first", "middle", "last"])
+@pytest.mark.parametrize(
+    "at", ["middle", *(pytest.param(place, marks=pytest.mark.thorough) for place in ("first", "last"))]
+)
 def test_killed_in_a_trial_and_run_again_it_is_the_same_experiment(
     bench: Bench, at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -170,7 +170,7 @@ def _copies(runs: Sequence[_Placed]) -> list[str]:
     what = (
         f"{counted(len(pairs), 'run')} {'has' if len(pairs) == 1 else 'have'} every number of an earlier one"
     )
-    return [f"{what} ({_named(pairs)}): a copy is no measurement"]
+    return [f"{what} ({_named(pairs)}): copies are not measurements"]
 
 
 def _assumed(runs: Sequence[_Placed]) -> list[str]:
