@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -9,9 +10,11 @@ import pytest
 from headrace.base.errors import NotReady, Refused
 from headrace.base.model import Vendor
 from headrace.change.persist import SYSCTL, TMPFILES, UDEV
+from headrace.change.persist.environment import of_file
 from headrace.change.persist.line import Line
 from headrace.change.persist.options import must_not_be_overridden
 from headrace.change.persist.units import names_of, options_of, unit_file
+from headrace.change.persist.wrapper import added
 from headrace.host.target.local import LocalTarget
 from headrace.lab.server.next_start import Answer, NextStart
 from headrace.lab.server.option_files import Start, reading
@@ -340,12 +343,18 @@ CAPACITY = "innodb_io_capacity"
 LINES = [Line(f"server.{CAPACITY}", CAPACITY, CAPACITY, f"{CAPACITY} = 700", "700")]
 
 
-def running(arguments: tuple[str, ...], environment: dict[str, str]) -> NextStart:
+def running(
+    arguments: tuple[str, ...],
+    environment: dict[str, str],
+    there: dict[str, str] | None = None,
+    parent: str = "",
+) -> NextStart:
     started = Start(Vendor.MARIADB, "10.11.6", arguments, environment)
-    process = Process(1, True, "/usr/sbin/mariadbd", started.arguments, environment, 0, 0)
+    process = Process(1, True, "/usr/sbin/mariadbd", started.arguments, environment, 0, 0, parent=parent)
     options = frozenset({CAPACITY, f"{CAPACITY}_max"})
-    read = reading(copies({}), started)
-    return NextStart(LocalTarget(), process, started, copies({}), read, Answer({}), options)
+    files = copies(there or {})
+    read = reading(files, started)
+    return NextStart(LocalTarget(), process, started, files, read, Answer({}), options)
 
 
 MULTI = "Environment='MULTI=--defaults-group-suffix=.%I'\nExecStart=/usr/sbin/mariadbd $MULTI"
@@ -395,6 +404,11 @@ def test_other_option_files_from_now_on_are_named(
             {"wsrep_new_cluster": None, "port": "9"},
         ),
         ("ExecStart=/usr/sbin/mysqld $MYSQLD_OPTS\nEnvironment=MYSQLD_OPTS=-P8", {"port": "8"}),
+        ("ExecStart=/usr/bin/env -- /usr/sbin/mysqld --port 8 $OTHER", {"port": "8"}),
+        ('ExecStart=/usr/sbin/mysqld --po"rt"="8"', {"port": "8"}),
+        ("ExecStart=/usr/sbin/mysqld --p\\x6frt=8", {"port": "8"}),
+        ("ExecStart=/usr/sbin/mysqld $O\nEnvironment=O=--x\\s--port=8", {"x": None, "port": "8"}),
+        ("[Service]\nExecStart=/usr/sbin/mysqld -P8\n[Install]\nExecStart=", {"port": "8"}),
         (
             "ExecStart=/usr/sbin/mysqld $MYSQLD_OPTS\nEnvironment=MYSQLD_OPTS=--port=1\n"
             "Environment=MYSQLD_OPTS=--x",
@@ -406,6 +420,33 @@ def test_what_a_unit_starts_the_server_with(text: str, found: dict[str, str | No
     manager = {"MYSQLD_OPTS": ("m", 1, "--port=9"), "_WSREP_NEW_CLUSTER": ("m", 2, "--wsrep-new-cluster")}
     words = options_of(copies({f"{E}/{UNIT}": text}), UNIT, (), manager)
     assert {word.option: word.value for word in words} == found
+
+
+#: What an EnvironmentFile holds, and the value of A in it, None without one.
+OF_FILES: list[tuple[bytes, str | None]] = [
+    (b"A=--x=1 --y=2", "--x=1 --y=2"),
+    (b"A=--x \\\n  --y=2\n", "--x   --y=2"),
+    (b"A=--innodb-io-\\\ncapacity=444\n", "--innodb-io-capacity=444"),
+    (b'A="--x\n--y=2"\n', "--x\n--y=2"),
+    (b"A='--x\n--y=2'\n", "--x\n--y=2"),
+    (b"A='--x \\\n--y=2'\n", "--x \\\n--y=2"),
+    (b'A="--x \\\n--y=2"\n', "--x --y=2"),
+    (b"B=1\rA=--y=2\r", "--y=2"),
+    (b"A=--y\\-z=2 \n", "--y-z=2"),
+    (b'B="x\nA=--y=2\n', None),
+    (b"B=it's\nA=--y=2\n", "--y=2"),
+    (b'A="--x" "--y"\n', "--x--y"),
+    (b'A="\\"\\a"\n', '"\\a'),
+    (b"B=c:\\dir\\\nA=--y=2\n", None),
+    (b"  A = --y=2 # x\r\n", "--y=2 # x"),
+    (b"#A=1\n;A=2\nnot one\n", None),
+    (b"A=1\nA=2\n", "2"),
+]
+
+
+@pytest.mark.parametrize(("content", "value"), OF_FILES)
+def test_variables_of_a_file_as_systemd_reads_them(content: bytes, value: str | None) -> None:
+    assert {name: text for _, name, text in of_file(content)}.get("A") == value
 
 
 FRAGMENT = "/usr/lib/systemd/system/mariadb@.service"
@@ -433,6 +474,8 @@ OPTS = "[Service]\nExecStart=/usr/sbin/mariadbd $MYSQLD_OPTS"
           f"{E}/{UNIT}.d/b.conf": "Environment="}, ""),
         ({FRAGMENT: f"{OPTS}\nEnvironmentFile=-/etc/default/%p", "/etc/default/mariadb":
           "# x\nMYSQLD_OPTS='--innodb_io_capacity=444'"}, "/etc/default/mariadb:2"),
+        ({FRAGMENT: f"{OPTS}\nEnvironmentFile=-/etc/default/%p", "/etc/default/mariadb":
+          "B=1\n\nMYSQLD_OPTS='--x\n--innodb_io_capacity=444'"}, "/etc/default/mariadb:3"),
     ],
 )  # fmt: skip
 def test_an_option_that_the_unit_got_after_the_start_is_named(there: dict[str, str], place: str) -> None:
@@ -444,3 +487,29 @@ def test_an_option_that_the_unit_got_after_the_start_is_named(there: dict[str, s
         return
     with pytest.raises(Refused, match=f"{place} starts the server with --"):
         must_not_be_overridden(start, "/etc/my.cnf.d/zz-headrace.cnf", lines, words)
+
+
+SAFE = "/bin/sh /usr/bin/mariadbd-safe --datadir=/d "
+
+
+@pytest.mark.parametrize(
+    ("group", "parent", "found"),
+    [
+        ("[mysqld_safe]\nopen-files-limit = 5000", SAFE, ["open_files_limit"]),
+        ("[mariadbd-safe]\nport=3310\nnice=5\nmalloc-lib=x", SAFE, ["port"]),
+        ("[safe_mysqld]\nlog-error=/a\n[mysqld]\nport=1", "/usr/bin/mysqld_safe", ["log_error"]),
+        ("[mysqld_safe]\nport=3310", "/usr/bin/supervise mysql", []),
+        ("[mysqld_safe]\nport=3310", "", []),
+        ("[mysqld_safe2]\nport=3310", SAFE, []),
+    ],
+)
+def test_what_mysqld_safe_adds_to_the_next_start(group: str, parent: str, found: list[str]) -> None:
+    start = running((), {}, {"/etc/my.cnf": group}, parent)
+    assert [word.option for word in asyncio.run(added(start))] == found
+
+
+@pytest.mark.parametrize("line", ["mysqld=mariadbd-other", "ledir=/opt/none"])
+def test_another_program_that_mysqld_safe_will_start_is_named(line: str) -> None:
+    start = running((), {}, {"/etc/my.cnf": f"[mysqld_safe]\n{line}"}, SAFE)
+    with pytest.raises(NotReady, match=r"/etc/my\.cnf:2 has mysqld_safe start another program"):
+        asyncio.run(added(start))

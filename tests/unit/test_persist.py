@@ -29,7 +29,7 @@ from headrace.host.facts import HostFacts
 from headrace.host.target.local import LocalTarget
 from headrace.knobs import catalogue as knobs
 from headrace.lab.server.next_start import Answer
-from headrace.lab.server.option_files import Copies, after_start, has_sealed, persisted
+from headrace.lab.server.option_files import Copies, Word, after_start, has_sealed, persisted
 from headrace.lab.server.sources import _may_have_raised
 
 QUEUE = "/sys/block/sda/queue/scheduler"
@@ -407,6 +407,8 @@ def test_what_set_persist_holds_is_read_in_each_form() -> None:
     }
     assert persisted(json.dumps(old).encode()) == {"max_connections": "9", "sort_buffer_size": "7"}
     assert persisted(json.dumps(new).encode()) == {"back_log": "80"}
+    # Written by hand: capitals are the same letters to the server.
+    assert persisted(b'{"Version": 2, "x": {"BACK_LOG": {"Value": "81"}}}') == {"back_log": "81"}
     secret = {"master_key_id": "mk_1", "mysql_sensitive_variables_blob": "ab"}
     assert persisted(json.dumps({**new, "mysql_sensitive_variables": secret}).encode()) == {"back_log": "80"}
 
@@ -487,6 +489,14 @@ def test_of_a_coupled_pair_the_journal_names_the_one_that_was_set(
         ("innodb_open_files", "5000", {"open_files_limit": "5000"}, ""),
         ("innodb_open_files", "6K", {"open_files_limit": "5000"}, "may open (5000)"),
         ("innodb_buffer_pool_chunk_size", "268435456", {"innodb_buffer_pool_size": "134217728"}, "134217728"),
+        ("log_bin_index", "x.index", {"log_bin": ""}, "while the binary log is off"),
+        ("log_bin_index", "x.idx", {"log_bin": "binlog"}, "the ending .index"),
+        ("log_bin_index", "x.index", {"log_bin": "binlog"}, ""),
+        ("replica_skip_errors", "abc", {}, "no number of an error"),
+        ("replica_skip_errors", "1062, 1032", {}, ""),
+        ("replica_skip_errors", "OFF", {}, ""),
+        ("performance_schema_digests_size", "-1", {}, "that the start computes"),
+        ("innodb_undo_tablespaces", "5", {}, "CREATE UNDO TABLESPACE"),
     ],
 )
 def test_what_a_start_makes_of_it_where_the_binary_cannot_know(
@@ -495,6 +505,14 @@ def test_what_a_start_makes_of_it_where_the_binary_cannot_know(
     said = derived(variable, wanted, values, Vendor.MYSQL, ())
     assert says in said
     assert bool(said) == bool(says)
+
+
+def test_what_a_start_of_mysql_lowers_to_another_option_is_named() -> None:
+    words = [Word("/d/mysqld-auto.cnf", 1, "innodb_max_dirty_pages_pct", most, "it") for most in ("90", "20")]
+    asked = "innodb_max_dirty_pages_pct_lwm"
+    assert "makes it 20" in derived(asked, "70", {}, Vendor.MYSQL, words)
+    assert not derived(asked, "70", {}, Vendor.MYSQL, words[:1])
+    assert not derived(asked, "70", {}, Vendor.MYSQL, ())
 
 
 @pytest.mark.parametrize(

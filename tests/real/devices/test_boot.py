@@ -11,7 +11,7 @@ import pytest
 
 from tests.boot_replay import PRESENT, THP, VM, Kernel, replay
 from tests.folders import ROOT
-from tests.unit.test_boot import CELLS
+from tests.unit.test_boot import CELLS, OF_FILES
 from tests.unit.test_persist import HEADER
 
 PROGRAMS = Path("/usr/lib/systemd/systemd-sysctl"), Path("/usr/bin/systemd-tmpfiles")
@@ -81,6 +81,25 @@ def test_systemd_writes_what_the_replay_says(cell: int, tmp_path: Path) -> None:
     }
     last = replay({**there, **OURS})[THP]
     assert thp[1][: len(last)] == last, thp
+
+
+#: It reads such files for the services of a user.
+GENERATOR = Path("/usr/lib/systemd/user-environment-generators/30-systemd-environment-d-generator")
+
+
+@pytest.mark.skipif(not GENERATOR.exists(), reason="systemd's program is not here")
+def test_systemd_reads_the_variables_of_a_file_as_we_do(tmp_path: Path) -> None:
+    place = tmp_path / "environment.d" / "a.conf"
+    place.parent.mkdir()
+    for content, value in OF_FILES:
+        place.write_bytes(content)
+        env = {"XDG_CONFIG_HOME": str(tmp_path), "HOME": "/nonexistent"}
+        printed = subprocess.run([GENERATOR], env=env, capture_output=True, text=True, check=False).stdout
+        ask = ["sh", "-c", f'unset A; {printed} printf %s "${{A-none}}"']
+        found = subprocess.run(ask, capture_output=True, text=True, check=True, env={}).stdout
+        # It escapes what a shell would not take; that is left out on both sides.
+        wanted = (value or "none").replace("\n", "n")
+        assert found.replace("\\", "").strip() == wanted.replace("\\", ""), content
 
 
 #: Folders of a host that are empty but for what a case puts there; then a dry run, and what wins over a drop-in.

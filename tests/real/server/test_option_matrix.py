@@ -60,6 +60,9 @@ SPECIAL = {
     "encrypt_tmp_files": "ON",
     "ssl_cipher": "nonsense",
     "extra_port": "1",
+    "time_format": "%x",
+    "log_bin_index": "x.idx",
+    "innodb_encrypt_log": "ON",
 }
 OPTION = {"time_zone": "default_time_zone"}
 
@@ -290,6 +293,9 @@ def test_what_a_start_changes_is_never_promised(lab: tuple[str, OptionLab]) -> N
         "encrypt_tmp_files",
         "ssl_cipher",
         "extra_port",
+        "time_format",
+        "log_bin_index",
+        "innodb_encrypt_log",
     ):
         assert "refused" in done[knob], knob
     assert "promised" in done["innodb_write_io_threads"]

@@ -67,9 +67,9 @@ async def tried(
     program: str, *options: str, user: int = MYSQL.pw_uid, arguments: tuple[str, ...] = ()
 ) -> Trial:
     start = Start(Vendor.MARIADB, "10.11.6", arguments, {})
-    process = Process(
-        os.getpid(), True, program, arguments, {}, user, MYSQL.pw_gid if user else 0, *[("4096", "4096")] * 2
-    )
+    limits = ("4096", "4096")
+    group = MYSQL.pw_gid if user else 0
+    process = Process(os.getpid(), True, program, arguments, {}, user, group, limits, limits)
     known = frozenset({"innodb_write_io_threads", *(each.partition("=")[0] for each in options)})
     words = [
         Word("/x.cnf", number, *each.partition("=")[::2], each) for number, each in enumerate(options, 1)

@@ -19,6 +19,13 @@ LEAST_FILES = 10
 #: MySQL 8.0.30 and later: they do nothing where the capacity is given.
 REDO_SIZES = frozenset({"innodb_log_file_size", "innodb_log_files_in_group"})
 
+#: What a start of MySQL lowers to another where that is given.
+_MOST = {
+    "innodb_max_dirty_pages_pct_lwm": "innodb_max_dirty_pages_pct",
+    "innodb_io_capacity": "innodb_io_capacity_max",
+}
+_INDEXES = frozenset({"log_bin_index", "relay_log_index"})
+_SKIPPED = re.compile(r"off|all|ddl_exist_errors|[0-9]+(\s*,\s*([0-9]+|ddl_exist_errors))*|")
 #: Decided when the data directory is made: a server with another value does not start, or does not find its data.
 OF_THE_DATA = frozenset(
     {
@@ -53,13 +60,42 @@ def derived(
             return f"InnoDB takes less than {LEAST_FILES} for no number at all, and the start sets one of its own"
         if limit.isdigit() and 0 < int(limit) < int(wanted):
             return f"is more than the server may open ({limit}), so the start sets a number of its own"
+    if said := _of_texts(variable, wanted, values):
+        return said
     if vendor is Vendor.MARIADB:
         return ""
+    return _of_mysql(variable, wanted, words) or _of_pool(variable, wanted, values)
+
+
+def _of_texts(variable: str, wanted: str, values: Mapping[str, str]) -> str:
+    """Of what a start takes no notice."""
+    if variable == "log_bin_index" and values.get("log_bin", "") in ("", "0", "OFF"):
+        return "does nothing while the binary log is off"
+    if variable.endswith("_skip_errors") and not _SKIPPED.fullmatch(wanted.lower()):
+        return "names no number of an error: the start takes no notice of it"
+    if variable.startswith("performance_schema_") and wanted == "-1":
+        return "stands for a number that the start computes"
+    return ""
+
+
+def _of_mysql(variable: str, wanted: str, words: Sequence[Word]) -> str:
+    limit = next((word for word in reversed(words) if word.option == _MOST.get(variable)), None)
+    if limit and _is_above(wanted, limit.value or ""):
+        return f"asked for {wanted}, but the next start makes it {limit.value}, by {limit.text.strip()}"
+    if variable in _INDEXES and not wanted.endswith(".index"):
+        return "a start gives it the ending .index"
+    if variable == "innodb_undo_tablespaces":
+        return "does nothing: undo tablespaces are made by CREATE UNDO TABLESPACE"
     if variable in REDO_SIZES and any(word.option == "innodb_redo_log_capacity" for word in words):
         return (
             "does nothing, because innodb_redo_log_capacity is set: that one decides the size of the redo log"
         )
-    return _of_pool(variable, wanted, values)
+    return ""
+
+
+def _is_above(wanted: str, most: str) -> bool:
+    number = re.compile(r"[0-9]+(\.[0-9]+)?")
+    return all(number.fullmatch(each) for each in (wanted, most)) and float(wanted) > float(most)
 
 
 def _of_pool(variable: str, wanted: str, values: Mapping[str, str]) -> str:

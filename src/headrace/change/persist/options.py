@@ -18,6 +18,7 @@ from headrace.change.persist.derived import derived
 from headrace.change.persist.line import Line
 from headrace.change.persist.starts import at_its_limits, must_start
 from headrace.change.persist.units import next_options
+from headrace.change.persist.wrapper import added
 from headrace.host.agent import Agent
 from headrace.host.facts import HostFacts
 from headrace.knobs import servers
@@ -51,6 +52,10 @@ OPTION_OF = {
 }
 _OPEN_TABLE = "the server has its table of plugins open, so its binary cannot say which options they have"
 _FLUSH = "run `FLUSH TABLES mysql.plugin` on the server, then this again"
+#: With these a server's program does a piece of work, and ends.
+_OTHER_WORK = frozenset(
+    {"bootstrap", "help", "initialize", "initialize_insecure", "print_defaults", "validate_config"}
+)
 _OFF = frozenset({"off", "0", "false"})
 _SWITCH = frozenset({"on", "1", "true", *_OFF})
 #: Names of files that may be relative, without which a server does not start or a replica does not.
@@ -90,6 +95,12 @@ async def option_file(
             place=first,
             hint="mend that first: until then no file can be promised to hold",
         )
+    if word := next((each for each in start.reading.words if _is_no_server(start, each)), None):
+        raise Refused(
+            f"the next start would do something else and end: {word.place} says {word.text.strip()}",
+            place=first,
+            hint="remove that first: until then no file can be promised to hold",
+        )
     lines = [_line(start, name, value, facts) for name, value in settings.items()]
     start = await at_its_limits(start, lines, facts)
     folder = _folder(start, first)
@@ -105,8 +116,13 @@ async def option_file(
     if secret and (sealed := await sealed_note(start, agent, facts)):
         raise NotReady(sealed, place=secret.name, hint="if it is not among them, write the file by hand")
     edited_since = await next_options(agent.target, facts)
-    must_not_be_overridden(start, path, lines, edited_since)
+    must_not_be_overridden(start, path, lines, [*edited_since, *await added(start)])
     return path, content, [*_also(start, answer, lines), *await _other_readers(start, agent, path, facts)]
+
+
+def _is_no_server(start: NextStart, word: Word) -> bool:
+    option, value = start.option(word)
+    return option in _OTHER_WORK and plain_value(value or "0") != "0"
 
 
 async def _other_readers(start: NextStart, agent: Agent, path: str, facts: HostFacts) -> list[str]:
@@ -323,8 +339,12 @@ async def _must_hold(
                 place=line.name,
                 hint=f"RESET PERSIST {held}",
             )
+    # The binary reads what SET PERSIST holds by itself; rules and a trial must be told.
+    whole = [*words, *(_as_word(_auto(facts), name, value) for name, value in kept.items())]
     for line in lines:
         await _must_be(start, answer, words, path, line, facts)
+        if became := _became(line, answer, whole, facts):
+            raise Refused(became, place=line.name, hint="a file cannot hold what the start changes")
         if problem := await _place_problem(start, line):
             raise Refused(problem, place=line.name)
     if answer.problems:
@@ -338,8 +358,20 @@ async def _must_hold(
     def is_so(line: Line, got: str) -> bool:
         return _is_so(line, Answer({line.option: got}), facts)
 
-    await must_start(start, path, words, lines, facts, is_so)
+    await must_start(start, path, whole, lines, facts, is_so)
     return answer
+
+
+def _as_word(file: str, name: str, value: str) -> Word:
+    return Word(file, 1, name, value, f"{name} = {quoted(value)}")
+
+
+def _became(line: Line, answer: Answer, words: Sequence[Word], facts: HostFacts) -> str:
+    """What the start would make of it, by the rules of ``derived``; empty if that is what it says."""
+    is_there = plain_value(facts.variable(line.variable) or "") == plain_value(line.wanted)
+    if answer.problems or is_there:
+        return ""  # it runs with that already
+    return derived(line.variable, line.wanted, answer.values, facts.vendor, words)
 
 
 async def _must_be(
@@ -350,11 +382,6 @@ async def _must_be(
         return
     if not _is_so(line, answer, facts):
         await _say_who_wins(start, answer, words, path, line, facts)
-    if plain_value(facts.variable(line.variable) or "") == plain_value(line.wanted):
-        return  # it runs with that already
-    became = derived(line.variable, line.wanted, answer.values, facts.vendor, words)
-    if became:
-        raise Refused(became, place=line.name, hint="a file cannot hold what the start changes")
 
 
 def _is_so(line: Line, answer: Answer, facts: HostFacts) -> bool:
@@ -484,12 +511,15 @@ async def sealed_note(start: NextStart, agent: Agent, facts: HostFacts) -> str:
 async def _place_problem(start: NextStart, line: Line) -> str:
     """Why a start could not use the path that a line names; empty if it can, or names none."""
     place = line.wanted
-    if line.option in _RELATIVE and "/" in place:
+    if line.option == "secure_file_priv" and place not in ("", "NULL") and not place.startswith("/"):
+        return "a server does not start with a relative path that is not in the folder where it is started"
+    if place and (line.option.endswith("dir") or (line.option in _RELATIVE and "/" in place)):
         # A relative one begins in the data directory.
         place = posixpath.join(start.now.values.get("datadir", "/"), place)
     if not place.startswith("/"):
         return ""
-    folder = place if line.option.endswith("dir") else posixpath.dirname(place)
+    is_folder = line.option.endswith("dir") or line.option == "secure_file_priv"
+    folder = place if is_folder else posixpath.dirname(place)
     process = start.process
     test = [
         *process.as_server(is_root=start.target.is_root),

@@ -3,6 +3,7 @@ value that the start changes, a server that is up and cannot answer."""
 
 from __future__ import annotations
 
+import ipaddress
 import posixpath
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -37,13 +38,28 @@ _OF_ALL = frozenset(
 )
 _LOGS = frozenset({"innodb_log_file_size", "innodb_redo_log_capacity"})
 _TEXTS = frozenset({"character_set_server", "collation_server"})
+#: Without a plugin that manages keys the server ends with these, or cannot write what they encrypt.
+_ENCRYPTS = re.compile(r"encrypt_(binlog|tmp_files|tmp_disk_tables)|aria_encrypt_tables"
+                       r"|innodb_encrypt_(log|tables|temporary_tables)")  # fmt: skip
 _KEY_PLUGINS = ("file_key_management", "hashicorp_key_management", "aws_key_management")
+#: These need a keyring that is there before the engine opens: a component of it has no variables.
+_NEEDS_KEYRING = re.compile(r"innodb_(redo|undo)_log_encrypt")
+#: Plugins of authentication that MySQL has built in.
+_FACTORS = re.compile(
+    r"(?:(?:\*|caching_sha2_password|sha256_password|mysql_native_password)(?::\w+)?|,|\s)*"
+)
+#: Options that name engines, and the engines that are in every build: others come with plugins.
+_NAMES_ENGINES = frozenset({"default_storage_engine", "default_tmp_storage_engine", "enforce_storage_engine",
+                            "gtid_pos_auto_engines", "storage_engine"})  # fmt: skip
+_BUILT_IN = frozenset({"", "innodb", "myisam", "memory", "csv", "mrg_myisam", "aria", "null"})
 _PORTS = frozenset({"port", "extra_port", "admin_port", "mysqlx_port"})
 _FIRST_FREE_PORT = 1024
 _ADDRESSES = frozenset({"bind_address", "admin_address", "mysqlx_bind_address"})
 _ANYWHERE = frozenset({"*", "0.0.0.0", "::", "127.0.0.1", "::1", "localhost"})
 #: Files and ciphers of TLS.
-_IS_SECURE = re.compile(r"(admin_)?(ssl_(ca|capath|cert|key|cipher|crl|crlpath)|tls_ciphersuites)")
+_IS_SECURE = re.compile(
+    r"(admin_)?(ssl_(ca|capath|cert|key|cipher|crl|crlpath)|tls_ciphersuites)|ssl_fips_mode"
+)
 #: Of sessions, but about other servers, the log, plugins, what an empty server lacks, or no fault of a start.
 _NOT_OURS = re.compile(
     r"wsrep_|debug|pseudo_|gtid_|binlog_|sql_log_|log_|slow_|rpl_|replica|slave|server_id|time_zone|lc_|proxy|rand_seed"
@@ -137,13 +153,34 @@ async def _must_be_had(start: NextStart, line: Line, facts: HostFacts) -> None:
     """Raises Refused for what only a start in its own place asks for and ends without, NotReady for what cannot be
     known: neither the binary's help nor a start on an empty folder opens a port or reads a certificate."""
     wanted = line.wanted.strip().lower()
-    if line.option == "encrypt_tmp_files" and wanted not in ("off", "0", "false"):
+    if _ENCRYPTS.fullmatch(line.option) and wanted not in ("off", "0", "false"):
         if not any(name.startswith(_KEY_PLUGINS) for name in facts.variables):
             raise Refused(
-                "the server would not start: it has no plugin that manages keys",
+                "the server has no plugin that manages keys: it would not start, or not write what it encrypts",
                 place=line.name,
                 hint="load one first, such as file_key_management",
             )
+    elif line.option in _NAMES_ENGINES and (other := set(re.split(r"[\s,]+", wanted)) - _BUILT_IN):
+        raise NotReady(
+            f"whether the next start has an engine {min(other)} shows only when it does: not every build has it, "
+            "and a plugin may bring it too late",
+            place=line.name,
+            hint="write it by hand and restart the server when somebody can watch it",
+        )
+    elif _NEEDS_KEYRING.fullmatch(line.option) and wanted not in ("off", "0", "false"):
+        raise NotReady(
+            "whether the server has a keyring before its engine opens shows only a start: it ends without one",
+            place=line.name,
+            hint="ALTER INSTANCE ROTATE INNODB MASTER KEY shows whether it has one now",
+        )
+    elif line.option == "authentication_policy" and not _FACTORS.fullmatch(wanted):
+        raise NotReady(
+            "whether the server has these plugins when it starts shows only a start: it ends without them",
+            place=line.name,
+            hint="write it by hand and restart the server when somebody can watch it",
+        )
+    elif line.option == "proxy_protocol_networks" and not all(map(_is_network, wanted.split(","))):
+        raise Refused("the server would not start: not all of these are networks", place=line.name)
     elif line.option in _PORTS and wanted.isdigit() and int(wanted):
         if int(wanted) < _FIRST_FREE_PORT:
             raise Refused("the server's user may not open a port below 1024", place=line.name)
@@ -158,6 +195,15 @@ async def _must_be_had(start: NextStart, line: Line, facts: HostFacts) -> None:
             place=line.name,
             hint="write it by hand and restart the server when somebody can watch it",
         )
+
+
+def _is_network(text: str) -> bool:
+    if text.strip() in ("", "*", "localhost"):
+        return True
+    try:
+        return ipaddress.ip_network(text.strip(), strict=False) is not None
+    except ValueError:
+        return False
 
 
 async def _listening(start: NextStart) -> set[int]:

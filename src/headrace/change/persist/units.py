@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import fnmatch
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
 from headrace.base.errors import NotReady, Refused
 from headrace.change.persist.boot import HEADER, own_text
+from headrace.change.persist.environment import of_file, split, words_of
 from headrace.change.persist.last_word import in_order, lines_of
+from headrace.change.persist.wrapper import is_safe
 from headrace.host.facts import HostFacts
 from headrace.host.target import Target
-from headrace.lab.server.option_files import ENVIRONMENT, Copies, Word, of_arguments, plain, spelled_out
+from headrace.lab.server.option_files import ENVIRONMENT, Copies, Word, of_arguments, spelled_out
 from headrace.lab.server.sources import EMIT, copies
 
 FOLDERS = (
@@ -82,8 +83,6 @@ _ALIAS = "alias:"
 _MANAGER = "systemctl show-environment"
 _OF_A_USER = re.compile(r"/user@\d+\.service(/|$)")
 _SERVER = re.compile(r"(^|/)(mysqld|mariadbd)(_safe|-safe)?$")
-#: An option of a command line, with its value.
-_OPTION = re.compile(r"(?<![\w-])--([A-Za-z][\w-]*)(?:=([^\s\"']*))?")
 
 
 def names_of(unit: str) -> list[str]:
@@ -128,18 +127,24 @@ async def drop_in(target: Target, facts: HostFacts, lines: Mapping[str, str]) ->
             place=target.name,
             hint=f"set {' and '.join(lines)} where {other} starts the server",
         )
+    if "LD_PRELOAD" in lines and is_safe(starter(found, unit, others, any_program=True)):
+        raise NotReady(
+            f"{unit} starts mysqld_safe, which preloads what malloc-lib in its own groups says",
+            place=target.name,
+            hint="set malloc-lib in a [mysqld_safe] group",
+        )
     return unit_file(found, unit, lines, others)
 
 
-def starter(found: Copies, unit: str, others: Sequence[str] = ()) -> str:
+def starter(found: Copies, unit: str, others: Sequence[str] = (), *, any_program: bool = False) -> str:
     """The program that a unit starts, where that is none of the server's but, say, a supervisor."""
     programs: list[str] = []
     for file in _in_turn(found, unit, others):
-        for _, line in lines_of(found, file):
-            key, equals, value = (part.strip() for part in line.partition("="))
-            if key == "ExecStart" and equals:
+        for _, key, value in _of_service(found, file):
+            if key == "ExecStart":
                 programs.append(value) if value else programs.clear()
-    if not programs or any(re.search(r"mysql|maria", each, re.IGNORECASE) for each in programs):
+    is_servers = any(re.search(r"mysql|maria", each, re.IGNORECASE) for each in programs)
+    if not programs or (is_servers and not any_program):
         return ""
     return programs[0].split()[0].lstrip("-@:+!")
 
@@ -205,16 +210,13 @@ def options_of(
     variables = dict(environment)
     own: dict[str, tuple[str, int, str]] = {}
     for file in files:
-        for number, line in lines_of(found, file):
-            key, equals, value = (part.strip() for part in line.partition("="))
-            if key not in ("ExecStart", "Environment") or not equals:
-                continue
+        for number, key, value in _of_service(found, file):
             # An empty one forgets those before.
             if key == "ExecStart":
                 commands.append((file, number, value)) if value else commands.clear()
-            elif value:
+            elif key == "Environment" and value:
                 own |= _assigned(file, number, value)
-            else:
+            elif key == "Environment":
                 own.clear()
     variables |= own
     known = _specifiers(unit)
@@ -226,8 +228,7 @@ def options_of(
     commands = [(file, number, resolved(text)) for file, number, text in commands]
     for _, pattern in environment_files(found, unit, files):
         for file in sorted(each for each in found.files if fnmatch.fnmatchcase(each, pattern)):
-            for number, line in lines_of(found, file):
-                variables |= _assigned(file, number, line, is_line=True)
+            variables |= {name: (file, number, text) for number, name, text in of_file(found.files[file])}
     named = {name for _, _, text in commands for name in re.findall(r"\$\{?(\w+)", text)}
     words = [word for file, number, text in commands for word in _words(file, number, text, has_program=True)]
     words += [word for name, at in variables.items() if name in named for word in _words(*at)]
@@ -238,36 +239,33 @@ def options_of(
     ]
 
 
-def _assigned(file: str, number: int, text: str, *, is_line: bool = False) -> dict[str, tuple[str, int, str]]:
-    """The variables of an Environment= or of a line of an EnvironmentFile, which has one."""
-    parts = [text] if is_line else _split(text)
-    found = {}
-    for part in parts:
-        name, equals, value = part.partition("=")
-        if equals:
-            found[name.strip()] = (file, number, value.strip().strip("\"'") if is_line else value)
-    return found
+def _of_service(found: Copies, file: str) -> Iterator[tuple[int, str, str]]:
+    """Number, key and value of the lines that count: what stands in another section does not."""
+    section = "[Service]"
+    for number, line in lines_of(found, file):
+        if line.startswith("["):
+            section = line
+        key, equals, value = line.partition("=")
+        if equals and section == "[Service]":
+            yield number, key.strip(), value.strip()
 
 
-def _split(text: str) -> list[str]:
-    try:
-        return shlex.split(text)
-    except ValueError:
-        return text.split()
+def _assigned(file: str, number: int, text: str) -> dict[str, tuple[str, int, str]]:
+    """The variables of an Environment=."""
+    parts = [part.partition("=") for part in split(text)]
+    return {name: (file, number, value) for name, equals, value in parts if equals}
 
 
 def _words(file: str, number: int, text: str, *, has_program: bool = False) -> Iterator[Word]:
     """The options in a command, long ones wherever they stand, and short ones behind the server's program."""
-    for match in _OPTION.finditer(text):
-        long = Word(file, number, plain(match[1]), match[2], match[0].strip("\"'"))
-        yield from spelled_out(long)
-    words = [each for word in _split(text) for each in (_split(word) if " " in word else [word])]
-    if has_program:
-        at = next((i for i, word in enumerate(words) if _SERVER.search(word)), len(words))
-        words = words[at + 1 :]
-    for word in of_arguments(words):
-        if not word.text.startswith("--"):
-            yield from spelled_out(replace(word, file=file, line=number))
+    # Variables are looked at by themselves, and behind `--` of another program stands the server's.
+    words = [each for each in words_of(text) if each != "--" and not each.startswith("$")]
+    program = next((at for at, word in enumerate(words) if _SERVER.search(word)), len(words))
+    own = words[program + 1 :] if has_program else words
+    given = [word for word in of_arguments(words) if word.text.startswith("--")]
+    given += [word for word in of_arguments(own) if not word.text.startswith("--")]
+    for word in given:
+        yield from spelled_out(replace(word, file=file, line=number))
 
 
 def _in_turn(found: Copies, unit: str, others: Sequence[str]) -> list[str]:
@@ -344,8 +342,7 @@ def environment_files(
     named: list[tuple[str, str]] = []
     known = _specifiers(unit)
     for file in files:
-        for number, line in lines_of(found, file):
-            key, _, value = (part.strip() for part in line.partition("="))
+        for number, key, value in _of_service(found, file):
             if key != "EnvironmentFile":
                 continue
             if not value and not all_named:
@@ -368,8 +365,8 @@ def _specifiers(unit: str) -> dict[str, str]:
 
 
 def _in_file(found: Copies, path: str, key: str) -> Iterator[str]:
-    for number, line in lines_of(found, path):
-        if line.partition("=")[0].strip() == key:
+    for number, name, _ in of_file(found.files[path]):
+        if name == key:
             yield f"{path}:{number}"
 
 

@@ -36,6 +36,7 @@ _PIPE = "--defaults-file=/proc/self/fd/0"
 _ASK = 'cd /; [ "$0" ] && { ulimit -Sn "$0"; ulimit -Hn "$1"; } 2>/dev/null; shift; cat | "$@"'
 _TIMEOUT_S = 60.0
 _PLUGINS = "mysql.plugin table"
+_HEAD = re.compile(r"^.*\[(?:Warning|ERROR|Note|System)\](?: \[MY-\d+\] \[\w+\])? *")
 _NO_PROBLEM = re.compile(r"error-message file|\bmysql[./]plugin\b")
 
 
@@ -96,11 +97,13 @@ async def next_start(agent: Agent, pid: int, vendor: Vendor, version: str) -> Ne
     start = Start(vendor, version, process.arguments, process.environment)
     # Before the binary opens them: it would wait for whoever writes to a pipe, or read a device for good.
     await _plain_files(agent, process, start)
-    listing = await _run(target, process, b"", [*start.defaults, *_kept(start.own), "--verbose", "--help"])
+    listing, _ = await _run(target, process, b"", [*start.defaults, *_kept(start.own), "--verbose", "--help"])
     built_in, groups = _files_and_groups(listing)
     if not groups:
+        why = next(iter(_errors(listing)), "")
         raise NotReady(
-            f"its binary {process.program} does not say which option files it reads",
+            f"its binary {process.program} does not say which option files it reads"
+            + (f": {why}" if why else ""),
             place=target.name,
             hint=" / ".join(excerpt(listing)[:2]) or None,
         )
@@ -152,12 +155,15 @@ async def _asked(
 ) -> Answer:
     asked = [word for word in words if meaning(word, options)[0] not in _LEFT_OUT]
     content, own = _file(asked), _kept(start.own)
-    listing = await _run(target, process, content, [_PIPE, *own, "--verbose", "--help"])
+    listing, code = await _run(target, process, content, [_PIPE, *own, "--verbose", "--help"])
     problems = _errors(listing)
     if start.vendor is not Vendor.MARIADB:
-        checked = await _run(target, process, content, [_PIPE, *own, "--validate-config"])
+        checked, code = await _run(target, process, content, [_PIPE, *own, "--validate-config"])
         problems = _errors(checked)
         listing += f"\n{checked}"
+    if code and not problems and (start.vendor is not Vendor.MARIADB or not parse_defaults(listing)):
+        # Some options end it without a word of an error.
+        problems = [_last_words(listing)]
     remarks = re.findall(r"^.*\[Warning\](?: \[MY-\d+\] \[\w+\])? *(.*)$", listing, re.MULTILINE)
     return Answer(parse_defaults(listing), tuple(problems), tuple(dict.fromkeys(remarks)))
 
@@ -179,10 +185,17 @@ def _file(words: Sequence[Word]) -> bytes:
     return ("\n".join(lines) + "\n").encode("utf-8", "surrogateescape")
 
 
-async def _run(target: Target, process: Process, content: bytes, arguments: Sequence[str]) -> str:
-    """Both outputs of the binary."""
+def _last_words(listing: str) -> str:
+    """What it says last of itself, without its time and kind."""
+    lines = [_HEAD.sub("", line).strip() for line in listing.splitlines()]
+    said = [line for line in lines if line and line != "Aborting" and "Shutdown complete" not in line]
+    return said[-1][:300] if said else "its binary ends without a word"
+
+
+async def _run(target: Target, process: Process, content: bytes, arguments: Sequence[str]) -> tuple[str, int]:
+    """Both outputs of the binary, and its exit code."""
     answer = await _answer(target, process, content, arguments)
-    return f"{answer.text}\n{answer.error_text}"
+    return f"{answer.text}\n{answer.error_text}", answer.exit_code
 
 
 async def _answer(target: Target, process: Process, content: bytes, arguments: Sequence[str]) -> Completed:

@@ -506,10 +506,12 @@ def persisted(content: bytes) -> dict[str, str]:
         for key, value in node.items():
             if key == "mysql_sensitive_variables":
                 continue
+            # Who edits it may write capitals: to the server they are the same letters.
+            name = key.lower()
             if isinstance(value, dict) and "Value" in value:
-                found[key] = str(value["Value"])
-            elif isinstance(value, str) and re.fullmatch(r"[a-z][a-z0-9_.]*", key):
-                found[key] = value
+                found[name] = str(value["Value"])
+            elif isinstance(value, str) and re.fullmatch(r"[a-z][a-z0-9_.]*", name):
+                found[name] = value
             else:
                 collect(value)
 

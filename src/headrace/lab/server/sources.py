@@ -94,6 +94,7 @@ limits='s/^Max open files *\\([0-9a-z]*\\) *\\([0-9a-z]*\\).*/files=\\1 \\2/p'
 sed -n "$limits" $p/limits
 parent=$(sed -n 's/^PPid:[[:space:]]*//p' $p/status)
 [ "$parent" -gt 1 ] && sed -n "$limits" /proc/$parent/limits 2>/dev/null | sed 's/^/parent./'
+printf 'parent=%s\\n' "$(tr '\\0' ' ' </proc/$parent/cmdline 2>/dev/null | head -c 4096 | tr '\\n' ' ')"
 tr '\\0' '\\n' <$p/environ | grep -E '^({"|".join((*ENVIRONMENT, "LD_LIBRARY_PATH"))})=' | sed 's/^/env./'
 printf '\\0'
 exec cat $p/cmdline
@@ -106,6 +107,7 @@ class Process:
 
     ``files`` are its limits of open files, soft and hard, and ``started_with`` those that it began with, if its
     parent tells them: a server raises its own. Empty if unknown. ``arguments`` come without the program.
+    ``parent`` is the command that started it and waits, as mysqld_safe does.
     """
 
     pid: int
@@ -117,6 +119,7 @@ class Process:
     group_id: int
     files: tuple[str, str] = ("", "")
     started_with: tuple[str, str] = ("", "")
+    parent: str = ""
 
     @property
     def root(self) -> str:
@@ -163,6 +166,7 @@ async def process_of(target: Target, pid: int) -> Process:
         int(fields["gid"]),
         files,
         parents if _may_have_raised(parents, files) else files,
+        fields.get("parent", ""),
     )
 
 
