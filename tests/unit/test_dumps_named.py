@@ -167,13 +167,6 @@ OUTPUTS = (
         "\n",
     ),
     (
-        "REPLICA STATUS",
-        "*************************** 1. row ***************************\n"
-        "  Slave_IO_State: Waiting for master to send event\n"
-        "  Master_Host: 10.0.0.2\n"
-        "  Seconds_Behind_Master: 1234\n",
-    ),
-    (
         "mdstat",
         "Personalities : [raid1] [raid6] [raid5] [raid4]\n"
         "md0 : active raid1 sdb1[1] sda1[0]\n"

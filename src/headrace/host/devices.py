@@ -6,6 +6,7 @@ third of a disk's seek. So a device is judged against its own latency without lo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +31,10 @@ QUIET_INTERVALS, QUIET_REQUESTS = 3, 20.0
 FEW_AT_ONCE = 2.0
 #: Requests in flight below which they do not meet.
 ALONE = 1.5
+#: So many requests do not take less than a millisecond together.
+TOO_MANY_FOR_NO_TIME = 1_000.0
+#: Names of partitions, with their disk's.
+PARTITIONS = (re.compile(r"(.*\d)p\d+"), re.compile(r"(.*[a-z])\d+"))
 SECTOR_BYTES = 512
 #: Reads and writes on any flash that take this long on average. Above the slowest p99 of data sheets.
 FLASH_SLOW_MS = 5.0
@@ -74,6 +79,7 @@ class Device:
     #: Requests whose kind is not known, as sar counts them, and how long each takes.
     mixed: float = 0.0
     mixed_ms: float | None = None
+    flush_ms: float | None = None
 
     @property
     def operations(self) -> float:
@@ -117,6 +123,7 @@ class Device:
             "wait_ms": self.wait_ms,
             "util": self.utilisation,
             "flushes": self.flushes,
+            "flush_ms": self.flush_ms or 0.0,
             "writes": self.writes,
             "reads": self.reads,
         }
@@ -153,7 +160,11 @@ class Unloaded:
 def devices(window: Window, sampler: str = "disk") -> list[Device]:
     """Every block device that did anything in the window; ``path``: the paths of drives that have several."""
     found = []
-    for name in dict.fromkeys([*window.labels(sampler, "reads"), *window.labels(sampler, "requests")]):
+    names = dict.fromkeys([*window.labels(sampler, "reads"), *window.labels(sampler, "requests")])
+    for name in names:
+        # The kernel counts a partition's requests as its disk's, too.
+        if any(match[1] in names for match in (part.fullmatch(name) for part in PARTITIONS) if match):
+            continue
 
         def rate(metric: str, name: str = name) -> float:
             return window.rate(sampler, metric, name) or 0.0
@@ -180,6 +191,7 @@ def devices(window: Window, sampler: str = "disk") -> list[Device]:
                 rate("weighted_io_ms") / 1e3,
                 mixed,
                 _each(window.rate(sampler, "request_ms", name), mixed),
+                _each(window.rate(sampler, "flush_ms", name), flushes),
             )
         )
     return found
@@ -190,9 +202,12 @@ def _each(ms: float | None, requests: float) -> float | None:
 
 
 def is_timed(window: Window, name: str) -> bool:
-    """Whether anything tells how busy a device is: iostat without -x counts its requests alone."""
+    """Whether anything tells how busy a device is: iostat without -x counts its requests alone, and old kernels no
+    time of some drivers."""
     times = ("io_ms", "weighted_io_ms", "read_ms", "write_ms", "request_ms", "flush_ms")
-    return any(window.rate("disk", metric, name) is not None for metric in times)
+    known = [grown for metric in times if (grown := window.growth("disk", metric, name)) is not None]
+    done = sum(window.growth("disk", metric, name) or 0.0 for metric in ("reads", "writes", "requests"))
+    return bool(known) and (any(known) or done < TOO_MANY_FOR_NO_TIME)
 
 
 def class_of(record: Mapping[str, Any] | None) -> DeviceClass:
@@ -211,7 +226,8 @@ def class_of(record: Mapping[str, Any] | None) -> DeviceClass:
     if record.get("kind") != "disk" or record.get("slaves"):
         return VIRTUAL
     rotates = record.get("rotational")
-    if controller.startswith(ARRAY_CONTROLLERS) or any(word in model for word in ARRAY_MODELS):
+    is_array = controller.startswith(ARRAY_CONTROLLERS) or driver.startswith(("cciss", "ida"))
+    if is_array or any(word in model for word in ARRAY_MODELS):
         return ARRAY if rotates else FLASH_ARRAY
     if driver == "nvme":
         return NVME

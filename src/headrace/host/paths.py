@@ -1,4 +1,6 @@
-"""The paths of an NVMe drive with several controllers, as the one drive that they are.
+"""Names of block devices in /proc/diskstats, as /sys has them; and the paths of an NVMe drive as the one drive.
+
+A name with a slash, such as ``cciss/c0d0``, is ``cciss!c0d0`` in /sys, where facts, queues and settings are.
 
 With native multipathing the kernel shows the drive, ``nvme1n1``, and hides its paths, ``nvme1c0n1`` and
 ``nvme1c1n1``. Which of them /proc/diskstats counts depends on the version and on the I/O policy: only the paths,
@@ -8,11 +10,16 @@ or both. File systems, queues and facts name the drive alone.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headrace.host.samples import Samples
+from headrace.host.samples import Name, Samples
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 #: A path: the drive's number, the controller's, the namespace's.
 PATH = re.compile(r"nvme(\d+)c\d+n(\d+)")
@@ -31,6 +38,8 @@ def joined(samples: Samples) -> Samples:
 
     What each path did is kept as the sampler ``path``.
     """
+    if any("/" in label for sampler, _, label in samples.names if sampler == "disk"):
+        samples = _as_in_sys(samples)
     paths: dict[tuple[str, str], list[int]] = {}
     for number, (sampler, metric, label) in enumerate(samples.names):
         if sampler == "disk" and (drive := drive_of(label)):
@@ -54,6 +63,18 @@ def joined(samples: Samples) -> Samples:
         parts["path", metric, label] = samples.t_ns[part], samples.value[part]
     for (drive, metric), numbers in sums.items():
         parts["disk", metric, drive] = _sum(samples, numbers)
+    return _of(samples, parts)
+
+
+def _as_in_sys(samples: Samples) -> Samples:
+    parts = {}
+    for (sampler, metric, label), start, end in zip(samples.names, samples.starts, samples.ends, strict=True):
+        own = label.replace("/", "!") if sampler == "disk" else label
+        parts[sampler, metric, own] = (samples.t_ns[start:end], samples.value[start:end])
+    return _of(samples, parts)
+
+
+def _of(samples: Samples, parts: Mapping[Name, tuple[NDArray[np.int64], NDArray[np.float64]]]) -> Samples:
     names = sorted(parts)
     lengths = [len(parts[name][0]) for name in names]
     return replace(

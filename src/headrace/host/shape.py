@@ -440,7 +440,9 @@ SHAPE: Mapping[str, Any] = {
         ],
         "init_connect": [S],
         "temporary_tablespace_bytes": N,
-        "replication": [{"channel": S, "is_by_gtid": B}],
+        "replication": [
+            {"channel": S, "is_by_gtid": B, "io_running": S, "last_io_errno": N, "last_sql_errno": N}
+        ],
         "group": {
             "name": S,
             "members": [{"id": S, "host": S, "port": N, "state": S, "role": S, "is_own": B}],

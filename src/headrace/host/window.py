@@ -46,6 +46,8 @@ TICKS_S = 100.0
 CPU_SLACK, CPU_SLACK_TICKS = 1.25, 10.0
 #: The share of the time that passed that a CPU's states without the stolen time reach if only that is wrong.
 ALL_BUT_STEAL = 0.9
+#: The kernel adds waits up every two seconds (kernel/sched/psi.c).
+WAITS_SLACK_S = 2.0
 #: An interval in which no CPU's time advanced, though it is many times as long as the others: the host stood
 #: still.
 PAUSE_TIMES, PAUSE_SHARE = 3.0, 0.5
@@ -59,6 +61,17 @@ SERVER_SAMPLERS = (
     "mysql_status", "innodb_metrics", "innodb_cmp", "innodb_mutex", "innodb_status", "mysql_waits", "statements",
     "temptable", "processlist", "replication", "thread_pool", "agent",
 )  # fmt: skip
+
+#: A count below 0, printed as a number of 64 bits; and of 32 bits, where nothing has so many.
+BELOW_0_OF_64, BELOW_0_OF_32 = 2.0**63, 2.0**31
+COUNTS = frozenset(
+    {
+        *(("cpu", f"procs_{state}") for state in ("running", "blocked")),
+        ("disk", "in_flight"),
+        *(("mysql_status", f"threads_{state}") for state in ("running", "connected")),
+        *(("mysql_status", f"innodb_{name}") for name in ("row_lock_current_waits", "history_list_length")),
+    }
+)
 
 _NONE: Mapping[str, int] = MappingProxyType({})
 
@@ -95,7 +108,7 @@ class Window:
     only_server: str = ""
 
     def __init__(self, samples: Samples, errors: Mapping[str, str] = MappingProxyType({})) -> None:
-        samples = paths.joined(samples)
+        samples = possible(paths.joined(samples))
         self.samples = samples
         self.errors = dict(errors)
         self._t = samples.t_ns.astype(np.float64) / 1e9
@@ -134,6 +147,7 @@ class Window:
         self._leave_out_steps(grown, width)
         self._leave_out_pauses(grown, width)
         self._leave_out_jumps(grown, width)
+        is_impossible |= self._is_more_than_time(grown, width)
         is_impossible |= self._is_a_fall(before, grown, np.repeat(may_reset, lengths))
         grown[is_impossible] = width[is_impossible] = 0.0
         self._grown, self._width = grown, width
@@ -142,6 +156,14 @@ class Window:
         self._mean = np.add.reduceat(self._value, self._starts) / (self._ends - self._starts)
         self._low = np.minimum.reduceat(self._value, self._starts)
         self._high = np.maximum.reduceat(self._value, self._starts)
+
+    def _is_more_than_time(self, grown: NDArray[np.float64], width: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Where tasks are said to have waited for longer than what passed."""
+        found = np.zeros(len(grown), dtype=bool)
+        for (sampler, _), numbers in self._index.items():
+            for part in (self._part(number) for number in numbers.values() if sampler == "psi"):
+                found[part] = grown[part] > 1e6 * (CPU_SLACK * width[part] + WAITS_SLACK_S)
+        return found
 
     def _is_a_fall(
         self, before: NDArray[np.float64], grown: NDArray[np.float64], may_reset: NDArray[np.bool_]
@@ -390,6 +412,25 @@ class Window:
         if self.only_server and sampler not in SERVER_SAMPLERS:
             raise HostUnknown(self.only_server)
         return self._index.get((sampler, metric), _NONE)
+
+
+def possible(samples: Samples) -> Samples:
+    """Without values that are counts below 0 printed as unsigned numbers: nobody knows what they were."""
+    value = samples.value
+    is_wrong = value >= BELOW_0_OF_64
+    for number, (sampler, metric, _) in enumerate(samples.names):
+        part = slice(samples.starts[number], samples.ends[number])
+        if (sampler, metric) in COUNTS:
+            is_wrong[part] |= value[part] >= BELOW_0_OF_32
+        elif sampler in ("cpu", "replication"):
+            is_wrong[part] = False  # what its times grow by tells, and the rules about lag
+    if not is_wrong.any():
+        return samples
+    counts = np.add.reduceat((~is_wrong).astype(np.int64), samples.starts)
+    names = [name for name, count in zip(samples.names, counts.tolist(), strict=True) if count]
+    counts = counts[counts > 0]
+    starts = (np.cumsum(counts) - counts).astype(np.int64)
+    return Samples(names, starts, samples.t_ns[~is_wrong], value[~is_wrong])
 
 
 def _grown(

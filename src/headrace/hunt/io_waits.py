@@ -55,6 +55,9 @@ def clause(window: Window, facts: HostFacts, uses: Sequence[Use]) -> str:
         device = above
     does = f"{device.instance} does {device.numbers['operations']:,.0f} operations/s"
     queue = device.numbers["queue"]
+    if _flushing(device) >= EXPLAINS * (pressure or 1.0):
+        flushes, flush_ms = (device.numbers[name] for name in ("flushes", "flush_ms"))
+        return f"{waited}: {does}, and {flushes:,.0f} flushes/s of {flush_ms:.1f} ms each{not_counted}."
     if pressure is not None and queue < EXPLAINS * pressure:
         return (
             f"{waited}, and no counted device explains it: {does}, {queue:.2g} in flight, "
@@ -68,7 +71,12 @@ def clause(window: Window, facts: HostFacts, uses: Sequence[Use]) -> str:
 
 
 def _weight(use: Use) -> tuple[bool, float]:
-    return bool(use.limit), use.numbers["queue"]
+    return bool(use.limit), max(use.numbers["queue"], _flushing(use))
+
+
+def _flushing(use: Use) -> float:
+    """Share of the time in which it is flushed: that may be no part of what is in flight."""
+    return use.numbers.get("flushes", 0.0) * use.numbers.get("flush_ms", 0.0) / 1e3
 
 
 def _uncounted(window: Window, facts: HostFacts) -> list[str]:

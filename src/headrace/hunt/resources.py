@@ -372,7 +372,13 @@ def _one_device(
         done = f"{device.mixed:,.0f} requests/s (reads and writes not told apart)"
     load = f"{done}, {device.bytes_s / 1e6:,.1f} MB/s"
     if not limit and not is_timed(window, device.name):
+        if (record or {}).get("slaves"):
+            # Old kernels count an array's requests, but not their time.
+            why = "its members show how long they take"
+            return ResourceUsage("block", device.name, Level.FINE, None, load, why, numbers=device.numbers())
+        uncounted = window.growth("disk", "io_ms", device.name) is not None
         why = "neither the time of its requests nor how many are in flight is known; iostat -x prints both"
+        why = "the kernel counts its requests and not their time" if uncounted else why
         numbers = {"operations": device.operations}
         return ResourceUsage("block", device.name, Level.UNKNOWN, None, load, why, numbers=numbers)
     waiting = [
@@ -384,7 +390,6 @@ def _one_device(
         waiting.append(f"{device.wait_ms:.2f} ms per request")
     saturation = f"{device.queue:.1f} requests in flight, {', '.join(waiting) or 'flushes only'}"
     if not device.queue and (record or {}).get("slaves"):
-        # Old kernels count an array's requests, but not their time.
         saturation = "its members show how long they take"
     spindle = serves_one_at_a_time(record)
     traps: tuple[str, ...] = ()

@@ -15,7 +15,7 @@ from headrace.host.facts import HostFacts
 from headrace.host.window import Window
 
 #: Names of drives: what has another name is made of others.
-DRIVE = re.compile(r"(sd|hd|vd|xvd|dasd)[a-z]+|nvme\d+n\d+|mmcblk\d+|pmem\d+")
+DRIVE = re.compile(r"(sd|hd|vd|xvd|dasd)[a-z]+|nvme\d+n\d+|(cciss|ida)!c\d+d\d+|(mmcblk|pmem|rbd|nbd)\d+")
 #: A layer's bytes are those of what is below it, but for what was in flight at both ends.
 SAME = 0.02
 #: Drives that are tried as what is below a layer whose members no fact names, and how many of these at once.

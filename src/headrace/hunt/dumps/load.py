@@ -30,6 +30,7 @@ from headrace.hunt.dumps.kinds import KINDS
 from headrace.hunt.dumps.kinds.named import what_is
 from headrace.hunt.dumps.piece import (
     About,
+    Channels,
     Kernel,
     Numbered,
     Piece,
@@ -50,9 +51,9 @@ MOST_PIECES = 4_000
 #: Names in one sentence.
 MOST_NAMED = 6
 WHAT_IS_READ = (
-    "SHOW GLOBAL STATUS, SHOW GLOBAL VARIABLES, SHOW ENGINE INNODB STATUS, process lists, directories of pt-stalk "
-    "or headrace collect, pt-summary, sosreports, directories with proc/ and sys/, vmstat, iostat -x, mpstat, "
-    "sar, sadf -j, top -b, atop -P, collectl -P, free -h, "
+    "SHOW GLOBAL STATUS, SHOW GLOBAL VARIABLES, SHOW ENGINE INNODB STATUS, SHOW REPLICA STATUS, process lists, "
+    "directories of pt-stalk or headrace collect, pt-summary, sosreports, directories with proc/ and sys/, "
+    "vmstat, iostat -x, mpstat, sar, sadf -j, top -b, atop -P, collectl -P, free -h, "
     "netstat -s with times, perf script, memcached's stats of headrace collect, and pages of node_exporter and "
     "mysqld_exporter"
 )
@@ -180,12 +181,12 @@ async def _snapshot(path: Path, content: Opened, scratch: Path) -> Snapshot:
         [Numbered("processlist", numbers_of(each.rows), each.at_s) for each in read.of(Threads)], clock
     )
     samples = Samples.of([*rows, *_rows_of_records(records)])
-    settings, why = settings_of(read.of(Variables), read.of(Status))
+    settings, why = settings_of(read.of(Variables), read.of(Status), read.of(Channels))
     facts["server_settings"] = settings
-    if settings is not None:
-        placed(settings, facts)
-    elif _is_of_server_alone(read, content.trees):
+    if _is_of_server_alone(read, content.trees):
         facts["only_sql"] = "the dump has nothing of its host"
+    elif settings is not None:
+        placed(settings, facts)
     errors = {"mysql_status" if read.refusal else "server": read.refusal or why} if settings is None else {}
     missing = _missing(read, samples, settings, untimed)
     window = Window(samples)
@@ -239,8 +240,9 @@ def _end_s(read: _Read, newest_s: float) -> float:
 def _is_of_server_alone(read: _Read, trees: Sequence[Path]) -> bool:
     """Whether there are lists of sessions or of transactions, and no word of the host."""
     has_server = bool(read.of(Threads) or read.of(Status))
-    has_server = has_server or any(piece.sampler == "innodb_status" for piece in read.of(Numbered))
-    of_host = any(piece.sampler not in ("innodb_status", "mysql_status") for piece in read.of(Numbered))
+    own = ("innodb_status", "mysql_status", "replication")
+    has_server = has_server or any(piece.sampler in own for piece in read.of(Numbered))
+    of_host = any(piece.sampler not in own for piece in read.of(Numbered))
     return has_server and not (of_host or trees or read.of(Rates) or read.of(Kernel) or read.of(About))
 
 

@@ -46,6 +46,14 @@ class Numbered:
 
 
 @dataclass(frozen=True)
+class Channels:
+    """What a replica says of its channels, as in the facts, and whose server it is as far as that tells."""
+
+    rows: Sequence[Mapping[str, Any]]
+    vendor: str = ""
+
+
+@dataclass(frozen=True)
 class Threads:
     """One process list: the columns in lower case."""
 
@@ -107,7 +115,7 @@ class Said:
     text: str
 
 
-Piece = Status | Variables | Numbered | Threads | Kernel | Rates | About | Stacks | Unread | Said
+Piece = Status | Variables | Numbered | Channels | Threads | Kernel | Rates | About | Stacks | Unread | Said
 
 #: pt-stalk's, and that of ``headrace collect``: seconds, then a date for people.
 _STAMP = re.compile(r"^TS (\d{9,11}(?:\.\d+)?)(?: [^\n]*)?\n", re.MULTILINE)

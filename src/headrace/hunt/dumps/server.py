@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from headrace.hunt.dumps.piece import Status, Variables
+from headrace.hunt.dumps.piece import Channels, Status, Variables
 
 REMOVED = "<removed>"
 #: As the agent removes them: crates/host/src/facts/redact.rs.
@@ -29,7 +29,7 @@ _OF_MYSQL = (
 
 
 def settings_of(
-    variables: Sequence[Variables], statuses: Sequence[Status]
+    variables: Sequence[Variables], statuses: Sequence[Status], replicas: Sequence[Channels] = ()
 ) -> tuple[dict[str, Any] | None, str]:
     """``server_settings``, or None and why. Of several listings the last one counts; parts add to it."""
     whole = [piece for piece in variables if piece.is_whole]
@@ -37,10 +37,10 @@ def settings_of(
     for piece in [*(piece for piece in variables if not piece.is_whole), *whole[-1:]]:
         merged.update(piece.values)
     names = {name for status in statuses for name in status.values}
-    if not merged and not names:
+    if not merged and not names and not replicas:
         return None, NO_SERVER
     text, comment = merged.get("version", ""), merged.get("version_comment", "")
-    vendor = _vendor(text, comment, names)
+    vendor = _vendor(text, comment, names) or next((each.vendor for each in replicas if each.vendor), "")
     if not vendor:
         return None, NO_VARIABLES
     number = re.match(r"\d+(?:\.\d+){1,2}", text)
@@ -51,6 +51,7 @@ def settings_of(
         "version_comment": comment or None,
         "variables": {name: _without_secrets(name, value) for name, value in merged.items()},
         "pid": None,
+        **({"replication": list(replicas[-1].rows)} if replicas else {}),
     }, ""
 
 

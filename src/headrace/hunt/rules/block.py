@@ -251,8 +251,8 @@ def flushes_of_a_volatile_cache(evidence: Evidence) -> Iterator[Match]:
     transactions in a power cut, so it is not a fix.
     """
     for device, record, queue in _synced(evidence):
-        # The members of an array have the caches, and are counted separately.
-        if queue.get("write_cache") != "write back" or record.get("slaves"):
+        # An array's members have the caches, and are counted separately. A device without one gets no flushes.
+        if queue.get("write_cache") not in ("write back", None) or record.get("slaves"):
             continue
         flushes, each_ms = _flushes(evidence, device.name)
         if flushes < FLUSHES_S or each_ms < FLUSH_MS:
@@ -264,7 +264,7 @@ def flushes_of_a_volatile_cache(evidence: Evidence) -> Iterator[Match]:
                 number("flushes/s", flushes, ",.0f"),
                 number("a flush", f"{each_ms:.2f} ms"),
                 number("writes/s", device.writes, ",.0f"),
-                number("write_cache", "write back"),
+                number("write_cache", queue.get("write_cache") or "unknown"),
             ),
             (
                 Remedy(

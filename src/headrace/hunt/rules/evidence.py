@@ -314,7 +314,10 @@ class Evidence:
 
     def variable(self, name: str) -> str:
         """A server variable as the server prints it."""
-        value = self.settings.get("variables", {}).get(name)
+        known = self.settings.get("variables", {})
+        if not known:
+            raise NotEnough("the server's variables are unknown: SHOW GLOBAL VARIABLES tells them")
+        value = known.get(name)
         if value is None:
             raise NotEnough(f"the server has no variable {name}")
         return str(value)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from headrace.base.model import Value, Vendor
-from headrace.hunt.rules.evidence import GIB, Evidence, NotEnough, number, share, size
+from headrace.hunt.rules.evidence import GIB, Evidence, NotEnough, Number, number, share, size
 from headrace.hunt.rules.rule import Confidence, Match, Remedy, Severity, rule
 from headrace.knobs.knob import Versions
 
@@ -20,6 +20,15 @@ REPLICA_NAMES = Versions(since="8.0.26")
 IMPOSSIBLE_S = 1e9
 #: Relay log that was fetched but not applied.
 RELAY_BYTES = 10 * GIB
+#: A thread in the names of its columns, and errors that say what to look at.
+WORDS = {"I/O": "io", "SQL": "sql"}
+ERRORS = {
+    1032: "a row that it has to change is not there",
+    1045: "access denied",
+    1062: "a row that it has to insert is there already",
+    1236: "the source does not have the log that it asks for",
+    2003: "the source cannot be reached",
+}
 
 #: State of the I/O thread that writes what it has received, and the share of the samples in which it is the limit.
 QUEUEING, OFTEN = "queueing", 0.5
@@ -35,8 +44,9 @@ _STATUS = "MySQL Reference Manual, SHOW REPLICA STATUS; MariaDB, SHOW REPLICA ST
 
 def _channels(evidence: Evidence) -> list[str]:
     """The replica's channels; empty if the server is not a replica. Raises NotEnough if it was not queried."""
-    told = evidence.settings.get("replication")
     sampled = evidence.window.labels("replication", "sql_running")
+    # What a replica says of itself may be all that is known of the server.
+    told = evidence.settings.get("replication") if evidence.has_server or not sampled else None
     if not sampled and told is None:
         raise NotEnough("the server was not queried for its replication status")
     if not sampled and told:
@@ -53,18 +63,25 @@ def _lag(evidence: Evidence, channel: str) -> float:
     found = evidence.window.gauge("replication", "lag_s", channel)
     if found is not None and found.low >= IMPOSSIBLE_S:
         raise NotEnough(f"the server reports a lag of {found.low:,.0f} s, which cannot be: a clock was set")
-    return max(found.low - (_last(evidence, "delay_s", channel) or 0.0), 0.0) if found is not None else 0.0
+    if found is None:
+        running = [_last(evidence, f"{thread}_running", channel) for thread in ("io", "sql")]
+        if all(running) and not channel.startswith("group_replication_"):
+            raise NotEnough("the server does not say how far the replica is behind, though its threads run")
+        return 0.0
+    return max(found.low - (_last(evidence, "delay_s", channel) or 0.0), 0.0)
 
 
-def _workers(evidence: Evidence) -> tuple[str, float]:
-    """The variable of this version for parallel apply, and its value."""
+def _workers(evidence: Evidence) -> tuple[str, float | None]:
+    """The variable of this version for parallel apply, and its value; None if nobody said it."""
+    if not evidence.has_server:
+        return "its number of appliers", None
     if evidence.vendor is Vendor.MARIADB:
         name = "slave_parallel_threads"
     elif evidence.version in REPLICA_NAMES:
         name = "replica_parallel_workers"
     else:
         name = "slave_parallel_workers"
-    return name, evidence.number(name)
+    return name, evidence.number(name) if evidence.has_variable(name) else None
 
 
 def _is_behind_its_relay_log(evidence: Evidence, channel: str) -> bool:
@@ -103,18 +120,19 @@ def behind(evidence: Evidence) -> Iterator[Match]:
         steps = ["Look for large transactions and for tables without a primary key; make its flushes faster."]
         if not is_apply:
             steps = ["Check SHOW REPLICA STATUS: positions, states and errors."]
-        elif workers < WORKERS:
+        elif workers is not None and workers < WORKERS:
             # No setting: a running applier refuses it (MariaDB) or goes on as before (MySQL).
             steps.insert(0, f"Apply with more threads: {RESTART_APPLIER.format(name, WORKERS)}.")
         delay = _last(evidence, "delay_s", channel) or 0.0
         yield Match(
             channel,
-            f"the replica is at least {lag:,.0f} s behind, {says}; {name} is {workers:.0f}.",
+            f"the replica is at least {lag:,.0f} s behind, {says}; {name} is "
+            + (f"{workers:.0f}." if workers is not None else "unknown."),
             (
                 number("lag beyond the configured delay, minimum", f"{lag:,.0f} s"),
                 number("configured delay", f"{delay:,.0f} s"),
                 number("relay log", size(_last(evidence, "relay_space_bytes", channel) or 0)),
-                number(name, workers, ".0f"),
+                number(name, workers if workers is not None else "unknown", ".0f"),
                 number("tasks waited for I/O", f"{(io or 0) / 1e4:.0f}%" if io is not None else "unknown"),
             ),
             (Remedy(steps=tuple(steps)),),
@@ -131,7 +149,8 @@ def behind(evidence: Evidence) -> Iterator[Match]:
 def stopped(evidence: Evidence) -> Iterator[Match]:
     """A replication thread is not running.
 
-    The replica falls behind from now on; if the source expires its binary logs, it can never catch up.
+    The replica falls behind from now on; if the source expires its binary logs, it can never catch up. A thread
+    that has no error was stopped by somebody, as for a backup, or not started after the server was.
     """
     for channel in _channels(evidence):
         threads = {"I/O": "io_running", "SQL": "sql_running"}
@@ -140,13 +159,17 @@ def stopped(evidence: Evidence) -> Iterator[Match]:
         # A member of a group recovers when it joins, and never again.
         if not dead or channel == RECOVERY:
             continue
+        why, numbers, on_purpose = _why_stopped(evidence, channel, dead)
         yield Match(
             channel,
             f"the replica's {' and '.join(dead)} thread{'s' if len(dead) > 1 else ''} "
-            f"{'are' if len(dead) > 1 else 'is'} not running.",
-            tuple(
-                number(f"{thread} thread", "running" if value else "not running")
-                for thread, value in values.items()
+            f"{'are' if len(dead) > 1 else 'is'} not running{why}.",
+            (
+                *(
+                    number(f"{thread} thread", "running" if value else "not running")
+                    for thread, value in values.items()
+                ),
+                *numbers,
             ),
             (
                 Remedy(
@@ -155,9 +178,35 @@ def stopped(evidence: Evidence) -> Iterator[Match]:
                         "Do not skip an event that you do not understand: the replica would differ from then "
                         "on.",
                     )
+                    if not on_purpose
+                    else ("If nobody stopped it on purpose: START REPLICA.",)
                 ),
             ),
+            Severity.ADVICE if on_purpose else None,
         )
+
+
+def _why_stopped(
+    evidence: Evidence, channel: str, dead: Sequence[str]
+) -> tuple[str, tuple[Number, ...], bool]:
+    """The errors of threads that do not run, as words and numbers; and whether there are none: on purpose."""
+    rows = evidence.settings.get("replication") or () if evidence.has_server else ()
+    told = next((row for row in rows if row.get("channel") == channel), {})
+    errors = {thread: told.get(f"last_{WORDS[thread]}_errno") for thread in dead}
+    if any(error is None for error in errors.values()):
+        return "", (), False
+    numbers = tuple(number(f"last error of the {thread} thread", error) for thread, error in errors.items())
+    is_connecting = "I/O" in dead and told.get("io_running") in ("Connecting", "Preparing")
+    said = [
+        f"error {error}" + (f" ({ERRORS[error]})" if error in ERRORS else "")
+        for error in dict.fromkeys(errors.values())
+        if error
+    ]
+    if said:
+        return f": {' and '.join(said)}", numbers, False
+    if is_connecting:
+        return ": it is still connecting", numbers, False
+    return ", without an error: stopped by somebody, or not started", numbers, True
 
 
 @rule(

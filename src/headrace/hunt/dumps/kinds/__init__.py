@@ -21,6 +21,7 @@ from headrace.hunt.dumps.kinds import (
     proc,
     prometheus,
     refused,
+    replicas,
     sadf,
     sar,
     summaries,
@@ -31,6 +32,6 @@ from headrace.hunt.dumps.kinds import (
 )
 
 KINDS = (
-    pairs, mext, innodb, threads, proc, sadf, sysstat, sysstat_json, sar, top, atop, collectl, free, netstat,
-    ethtool, memcached, exporters, prometheus, perf, kernel_log, summaries, refused,
+    pairs, mext, innodb, replicas, threads, proc, sadf, sysstat, sysstat_json, sar, top, atop, collectl, free,
+    netstat, ethtool, memcached, exporters, prometheus, perf, kernel_log, summaries, refused,
 )  # fmt: skip

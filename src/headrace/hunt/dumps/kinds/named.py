@@ -84,10 +84,6 @@ _ROWS = (
     (r"[\w-]+ \([0-9a-f]{33}\) dm-\d+", f"multipath -ll; of block devices, {_FILES}"),
     (r" +(?:PV +VG|VG +#PV|LV +VG) ", f"a list of LVM; of block devices, {_FILES}"),
     (r"Personalities : ", f"/proc/mdstat; of arrays, {_FILES}"),
-    (
-        r" *\*+ 1\. row \*+\n +(?:Slave_IO|Replica_IO|Source_|Master_)",
-        "SHOW REPLICA STATUS: only a running server is asked for it",
-    ),
     (r"\d{4}-\d\d-\d\d[T ]+\d+:\d\d:\d\d[\d.Z+:-]* \d+ \[\w+\]", f"the server's error log; {_SERVER}"),
     (
         r"(?:#[^\n]*\n|\s)*\[(?:mysqld|mariadbd?|client|server|client-server|mysql)\S*\]\n",
