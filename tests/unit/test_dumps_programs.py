@@ -55,6 +55,9 @@ DOCUMENTS: dict[str, Callable[[], str]] = {
     "a list": lambda: json.dumps(ROWS, indent=1),
     "lines": lambda: "\n".join(json.dumps(row) for row in ROWS),
     "objects of mysqlsh": lambda: "\n".join(json.dumps(row, indent=4) for row in ROWS),
+    "objects of mysqlsh in a terminal": lambda: (
+        "\n".join(json.dumps(row, indent=4) for row in ROWS) + f"\n{len(ROWS)} rows in set (0.0012 sec)\n"
+    ),
     "a list below its statement": lambda: json.dumps({"SHOW GLOBAL STATUS": ROWS}),
     "phpMyAdmin": lambda: json.dumps(
         [{"type": "header", "version": "5.2"}, {"type": "table", "name": "t", "data": ROWS}]
@@ -173,6 +176,24 @@ def test_iostat_for_people_has_the_same_numbers(options: str) -> None:
     assert disks[0].per_second["writes"]["vda"] == 50
     assert disks[0].per_second["io_ms"]["vda"] == pytest.approx(400)
     assert cpus[1].per_second["user"]["all"] == pytest.approx(60)
+
+
+def test_short_rows_of_iostat_tell_how_much_and_not_which_way() -> None:
+    title = "Device             tps      kB/s    rqm/s   await  areq-sz  aqu-sz  %util\n"
+    text = BANNER + 3 * f"{title}sda  500.00  8000.00  4.00  90.00  16.00  45.00  100.00\n\n"
+    disks = rates(text, "disk")
+    assert disks[0].per_second["sectors"]["sda"] == 16_000
+    assert not {"sectors_read", "sectors_written"} & set(disks[0].per_second)
+
+
+@pytest.mark.parametrize("clock", ["{}:{}:{}", "{}時{}分{}秒", "{}时{}分{}秒", "{}시 {}분 {}초"])
+def test_a_clock_may_be_in_words(clock: str) -> None:
+    columns = "CPU    %usr   %nice    %sys %iowait    %irq   %soft  %steal  %guest  %gnice   %idle"
+    text = BANNER
+    for second in (1, 11, 21):
+        before, at = (clock.format("12", "00", f"{each:02d}") for each in (second, second + 10))
+        text += f"{before}  {columns}\n{at}  all  5.00 0.00 3.00 0.00 0.00 2.00 0.00 0.00 0.00 90.00\n\n"
+    assert rates(text, "cpu")[-1].per_second["user"]["all"] == pytest.approx(5)
 
 
 def test_iostat_without_x_has_rates_and_no_use() -> None:

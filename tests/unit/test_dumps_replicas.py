@@ -44,7 +44,7 @@ def vertical(*rows: dict[str, str]) -> str:
 
 
 def tabbed(*rows: dict[str, str], mark: str = "\t") -> str:
-    lines = [rows[0].keys(), *(each.values() for each in rows)]
+    lines = [list(rows[0]), *(list(each.values()) for each in rows)]
     return "".join(f"{mark.join(line)}\n" for line in lines)
 
 

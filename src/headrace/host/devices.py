@@ -185,7 +185,7 @@ def devices(window: Window, sampler: str = "disk") -> list[Device]:
                 reads,
                 writes,
                 flushes,
-                (rate("sectors_read") + rate("sectors_written")) * SECTOR_BYTES,
+                sum(rate(f"sectors{way}") for way in ("", "_read", "_written")) * SECTOR_BYTES,
                 _each(window.rate(sampler, "read_ms", name), reads),
                 _each(window.rate(sampler, "write_ms", name), writes),
                 rate("weighted_io_ms") / 1e3,

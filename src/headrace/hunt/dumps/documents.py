@@ -20,6 +20,9 @@ _XML_FIELD = re.compile(r'<field name="([^"]*)"([^>]*?)(?:/>|>(.*?)</field>)', r
 _HTML_ROW = re.compile(r"<TR>(.*?)</TR>", re.DOTALL | re.IGNORECASE)
 _HTML_CELL = re.compile(r"<T[HD][^>]*>(.*?)</T[HD]>", re.DOTALL | re.IGNORECASE)
 
+#: What a client prints below a document.
+_SAID_AFTER = re.compile(r"\s*\d+ rows? in set[^\n{}\[\]]*\Z")
+
 #: Rows of one listing: cells by column in lower case.
 Rows = list[Mapping[str, str]]
 
@@ -36,8 +39,9 @@ def listings(text: str) -> list[Rows]:
 
 def _json(text: str) -> Any:
     """One value, or several one below the other. A document that is cut off has nothing."""
-    several = re.sub(r"}\s*{", "},{", text.strip())
-    for content in (text, f"[{several}]"):
+    whole = _SAID_AFTER.sub("", text.strip())
+    several = re.sub(r"}\s*{", "},{", whole)
+    for content in (whole, f"[{several}]"):
         try:
             return parsed(content, MOST)
         except BadContent:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from headrace.base.model import Value, Vendor
 from headrace.hunt.rules.evidence import GIB, Evidence, NotEnough, Number, number, share, size
@@ -191,7 +192,7 @@ def _why_stopped(
 ) -> tuple[str, tuple[Number, ...], bool]:
     """The errors of threads that do not run, as words and numbers; and whether there are none: on purpose."""
     rows = evidence.settings.get("replication") or () if evidence.has_server else ()
-    told = next((row for row in rows if row.get("channel") == channel), {})
+    told: Mapping[str, Any] = next((row for row in rows if row.get("channel") == channel), {})
     errors = {thread: told.get(f"last_{WORDS[thread]}_errno") for thread in dead}
     if any(error is None for error in errors.values()):
         return "", (), False

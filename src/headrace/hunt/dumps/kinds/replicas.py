@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headrace.hunt.dumps.piece import Channels, Numbered, Piece, number_of, stamped
@@ -39,9 +39,7 @@ def read(text: str) -> list[Piece]:
     found: list[Piece] = []
     for at_s, part in stamped(text):
         for table in tables(part, _is_status):
-            if not table.rows or (
-                "slave_sql_running" not in table.columns and ("replica_sql_running" not in table.columns)
-            ):
+            if not table.rows:
                 continue
             numbers: dict[str, dict[str, float]] = {}
             for row in table.rows:
@@ -51,7 +49,7 @@ def read(text: str) -> list[Piece]:
     return found
 
 
-def _is_status(columns: tuple[str, ...] | Any) -> bool:
+def _is_status(columns: Sequence[str]) -> bool:
     return any(name in columns for name in _THREADS["io"][0]) and any(
         name in columns for name in _THREADS["sql"][0]
     )

@@ -20,6 +20,7 @@ _BANNER = re.compile(
     re.MULTILINE,
 )
 _CLOCK = re.compile(r"(\d\d:\d\d:\d\d)(?: ([AP]M))?\s+")
+_WORDS_IN_CLOCK = re.compile(r"^(\d\d)[時时시] ?(\d\d)[分분] ?(\d\d)[秒초]", re.MULTILINE)
 _COMMA = re.compile(r"^[^\n.]* \d+,\d\d +\d+,\d\d\b[^\n.]*$", re.MULTILINE)
 _TICKS_S = 100.0
 #: Column -> state of a CPU.
@@ -38,6 +39,7 @@ _DISK = {
     "kB_read/s": ("sectors_read", 2.0), "kB_wrtn/s": ("sectors_written", 2.0),
     "MB_read/s": ("sectors_read", 2048.0), "MB_wrtn/s": ("sectors_written", 2048.0),
     "Blk_read/s": ("sectors_read", 1.0), "Blk_wrtn/s": ("sectors_written", 1.0),
+    "kB/s": ("sectors", 2.0), "MB/s": ("sectors", 2048.0),
 }  # fmt: skip
 #: Of sizes for people (-h), in kB.
 _UNITS = {"k": 1.0, "M": 1024.0, "G": 1024.0**2, "T": 1024.0**3}
@@ -49,7 +51,8 @@ _WAITS = {
 
 
 def with_points(text: str) -> str:
-    """In most languages of Europe the decimal point is a comma."""
+    """As in English: most languages of Europe have a comma for the point, and those of Asia words in a clock."""
+    text = _WORDS_IN_CLOCK.sub(r"\1:\2:\3", text)
     return re.sub(r"(?<=\d),(?=\d\d\b)", ".", text) if _COMMA.search(text) else text
 
 
