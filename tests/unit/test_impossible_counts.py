@@ -13,7 +13,7 @@ import pytest
 from headrace.hunt.rules import all_rules, judge
 from headrace.hunt.rules.cause import conclude
 from headrace.hunt.rules.evidence import Evidence
-from tests.rules.hosts import unwell
+from tests.rules.hosts import GIB, unwell
 
 U64, U32 = 2.0**64, 2.0**32 - 1
 IDLE = "Nothing limits this host: the CPUs are 82% idle"
@@ -58,6 +58,14 @@ CASES: dict[str, tuple[Evidence, set[str], str]] = {
     "sessions that wait for rows": (unwell(status={"innodb_row_lock_current_waits": U64}), set(), IDLE),
     "the same on 32 bits": (unwell(status={"innodb_row_lock_current_waits": U32}), set(), IDLE),
     "old row versions": (unwell(status={"innodb_history_list_length": U64 - 4096}), set(), IDLE),
+    # Without its lower limit nobody knows what the cache gives back.
+    "a cache of ZFS": (
+        unwell(
+            gauges={"zfs.size.": 20 * GIB, "memory.MemAvailable.": GIB},
+            facts={"file_systems./var/lib/mysql.kind": "zfs"},
+        ),
+        set(), "Not known: how busy memory is",
+    ),
     "tasks": (unwell(gauges={"cpu.procs_blocked.": U32}, without=["psi"]), set(), IDLE),
     "waits for I/O": (unwell(rates=waits(3.0)), set(), IDLE),
     "requests without time": (

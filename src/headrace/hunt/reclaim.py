@@ -63,11 +63,12 @@ def is_memory_short(window: Window, pages_s: float = SWAPPED_IN_S) -> bool:
 def reclaimable_cache_bytes(window: Window) -> float | None:
     """What ZFS's cache gives back when memory is short: all above its lower limit (zfs(4), zfs_arc_min).
 
-    The kernel counts this cache as used. None without ZFS, and where it was not sampled. 0 in a container that
-    sees the cache of its host, whose limit is above all memory here: what the container uses is without it.
+    The kernel counts this cache as used. None without ZFS, and where it or its lower limit was not sampled.
+    0 in a container that sees the cache of its host, whose limit is above all memory here: what the container uses
+    is without it.
     """
     size, least = window.gauge("zfs", "size"), window.last("zfs", "c_min")
     total, most = window.last("memory", "MemTotal"), window.last("zfs", "c_max")
     if size is not None and total and max(most or 0.0, size.low) > total:
         return 0.0
-    return None if size is None else max(size.low - (least or 0.0), 0.0)
+    return None if size is None or least is None else max(size.low - least, 0.0)

@@ -36,7 +36,7 @@ _OF_MARIADB, _OF_MYSQL = ("using_gtid", "gtid_io_pos"), ("auto_position", "sourc
 def read(text: str) -> list[Piece]:
     if "_SQL_Running" not in text:
         return []
-    found: list[Piece] = []
+    pieces: list[Piece] = []
     for at_s, part in stamped(text):
         for table in tables(part, _is_status):
             if not table.rows:
@@ -44,9 +44,9 @@ def read(text: str) -> list[Piece]:
             numbers: dict[str, dict[str, float]] = {}
             for row in table.rows:
                 _add(row, numbers)
-            found.append(Numbered("replication", numbers, at_s, NAME))
-            found.append(Channels([_channel(row) for row in table.rows], _vendor(table.columns)))
-    return found
+            pieces.append(Numbered("replication", numbers, at_s, NAME))
+            pieces.append(Channels([_channel(row) for row in table.rows], _vendor(table.columns)))
+    return pieces
 
 
 def _is_status(columns: Sequence[str]) -> bool:
@@ -56,8 +56,8 @@ def _is_status(columns: Sequence[str]) -> bool:
 
 
 def _of(row: Mapping[str, str], names: tuple[str, ...]) -> str | None:
-    found = next((row[name].strip() for name in names if name in row), None)
-    return None if found in (None, "NULL", r"\N") else found
+    cell = next((row[name].strip() for name in names if name in row), None)
+    return None if cell in (None, "NULL", r"\N") else cell
 
 
 def _number(row: Mapping[str, str], *names: str) -> float | None:
