@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from headrace.hunt.rules.rule import Severity
@@ -98,6 +99,38 @@ CASES = [
     Case("NET15", "a few bytes of many", lambda: unwell(rates=allowances(ratelimit_bytes=900.0))),
     Case("NET15", "within its limits", lambda: on_ena(bw_in_allowance_exceeded=0.0)),
     Case("NET15", "no cloud", unwell),
+    # None of these cards counts what its cloud holds back.
+    *(
+        Case(
+            rule,
+            f"{vendor}, {driver}",
+            partial(
+                unwell,
+                facts={
+                    "virtualization.dmi_vendor": vendor,
+                    "virtualization.dmi_product": product,
+                    f"network_interfaces.{NIC}.driver": driver,
+                },
+            ),
+            missing=f"whether {cloud} holds .* back is unknown",
+        )
+        for rule in ("NET15", "BLK20")
+        for vendor, product, driver, cloud in (
+            ("Google", "Google Compute Engine", "gve", "Google Cloud"),
+            ("Google", "Google Compute Engine", "virtio_net", "Google Cloud"),
+            ("Microsoft Corporation", "Virtual Machine", "hv_netvsc", "Azure or Hyper-V"),
+            ("Microsoft Corporation", "Virtual Machine", "mana", "Azure or Hyper-V"),
+            ("Microsoft Corporation", "Virtual Machine", "mlx5_core", "Azure or Hyper-V"),
+            ("Amazon EC2", "m5.large", "vif", "Amazon EC2"),
+            ("Alibaba Cloud", "Alibaba Cloud ECS", "virtio_net", "Alibaba Cloud"),
+        )
+    ),
+    Case(
+        "NET15",
+        "one of two cards was sampled",
+        lambda: unwell(facts=ENA, rates={"allowance.pps_allowance_exceeded.ens9": 0.0}),
+        missing=f"the allowances of {NIC} were not sampled",
+    ),
     Case(
         "NET15", "not sampled", lambda: unwell(facts=ENA), missing=f"the allowances of {NIC} were not sampled"
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from headrace.hunt.rules.evidence import Evidence, NotEnough, number, share
@@ -41,6 +42,38 @@ VOLUME_LIMITS = {
     "instance_iops_us": ("instance", "operations per second to all its volumes"),
     "instance_bytes_us": ("instance", "throughput to all its volumes"),
 }
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """A cloud: part of what its machines call themselves, and what of its own tells when it holds a guest back."""
+
+    machine: str
+    of_packets: str
+    of_disks: str
+
+
+CLOUDS = {
+    "Amazon EC2": Cloud(
+        "amazon",
+        "NetworkIn and NetworkOut of CloudWatch beside the instance type's bandwidth",
+        "EBSIOBalance%, VolumeQueueLength and VolumeThroughputPercentage of CloudWatch",
+    ),
+    "Google Cloud": Cloud(
+        "google",
+        "the VM's egress in Cloud Monitoring beside its machine type's maximum",
+        "throttled operations and bytes of the disk in Cloud Monitoring",
+    ),
+    # On premises Hyper-V calls its machines so, too.
+    "Azure or Hyper-V": Cloud(
+        "microsoft corporation",
+        "Network Out of Azure Monitor beside the VM size's bandwidth",
+        "VM and disk IOPS and bandwidth consumed percentage of Azure Monitor",
+    ),
+    "Alibaba Cloud": Cloud(
+        "alibaba", "the instance's bandwidth in CloudMonitor", "the disk's IOPS in CloudMonitor"
+    ),
+}
 #: The models: volumes of the block store, and the instance's own disks.
 BLOCK_STORE, LOCAL = "Amazon Elastic Block Store", "Amazon EC2 NVMe Instance Storage"
 
@@ -59,14 +92,20 @@ def cloud_holds_packets_back(evidence: Evidence) -> Iterator[Match]:
     The link has room, no queue of the host overflows, and the load of the CPUs is no reason: the card of the
     hypervisor queues or drops what exceeds the instance's allowance. TCP sees lost packets, and slows down.
     """
-    if "allowance" not in evidence.window.samplers():
-        cards = [
-            str(nic["name"]) for nic in evidence.rows("network_interfaces") if nic.get("driver") == "ena"
-        ]
-        if cards:
-            raise NotEnough(f"the allowances of {', '.join(cards)} were not sampled (ethtool -S)")
-        return
     names = {name for metric in ALLOWANCES for name in evidence.window.labels("allowance", metric)}
+    cards = [nic for nic in evidence.rows("network_interfaces") if nic.get("name") not in names]
+    if counting := [str(nic["name"]) for nic in cards if nic.get("driver") == "ena"]:
+        raise NotEnough(f"the allowances of {', '.join(counting)} were not sampled (ethtool -S)")
+    silent = [
+        f"{nic['name']} ({nic['driver']})" for nic in cards if nic.get("physical") and nic.get("driver")
+    ]
+    if not names:
+        if (cloud := cloud_of(evidence)) and silent:
+            raise NotEnough(
+                f"whether {cloud} holds packets of {', '.join(silent)} back is unknown: the card does not count "
+                f"it; {CLOUDS[cloud].of_packets} tells"
+            )
+        return
     for name in sorted(names):
         held = _held_back(evidence, name)
         if not held:
@@ -102,6 +141,13 @@ def _held_back(evidence: Evidence, name: str) -> dict[str, float]:
     return {metric: rate for metric, rate in rates.items() if rate >= HELD_BACK_S}
 
 
+def cloud_of(evidence: Evidence) -> str:
+    """The cloud that the host is a guest of, by the names that it gives its machines; empty if none is known."""
+    machine = evidence.raw.get("virtualization") or {}
+    said = f"{machine.get('dmi_vendor') or ''} {machine.get('dmi_product') or ''}".lower()
+    return next((name for name, cloud in CLOUDS.items() if cloud.machine in said), "")
+
+
 def _block_store(evidence: Evidence) -> list[Mapping[str, Any]]:
     return [
         row
@@ -126,6 +172,11 @@ def volume_at_its_limit(evidence: Evidence) -> Iterator[Match]:
     """
     volumes = _block_store(evidence)
     if not volumes:
+        if (cloud := cloud_of(evidence)) and (own := sorted(evidence.own_devices or ())):
+            raise NotEnough(
+                f"whether {cloud} holds {', '.join(own)} back is unknown: the disk does not count it; "
+                f"{CLOUDS[cloud].of_disks} tells"
+            )
         return
     if "ebs" not in evidence.window.samplers():
         why = evidence.window.errors.get("ebs", "the sampler ebs did not run, or not as root")
