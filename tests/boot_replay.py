@@ -88,7 +88,8 @@ def sysctls(files: Mapping[str, str], kernel: Kernel) -> None:
             separator = re.search("[./]", name)
             if separator and separator[0] == ".":
                 name = name.translate(str.maketrans("./", "/."))
-            entry = (re.sub("/+", "/", name).strip("/"), value.strip() if equals else None)
+            name = re.sub("(/[.])?(?=/)", "", re.sub("/+", "/", name)).strip("/")
+            entry = (name, value.strip() if equals else None)
             if entry in table:
                 continue
             table = [*(old for old in table if old[0] != entry[0]), entry]

@@ -65,6 +65,7 @@ CELLS: list[tuple[str, dict[str, str], bool]] = [
     ("scheduler", {**ACTIVE, DB: "[disk]\ndevices=!sdb\nelevator=kyber\n"}, False),
     ("swappiness", {f"{D}/99-zzz.conf": "/vm//swappiness=33"}, False),
     ("swappiness", {f"{D}/99-zzz.conf": "vm..swappiness=33"}, False),
+    ("swappiness", {f"{D}/99-zzz.conf": "vm/./swappiness=33"}, False),
     ("swappiness", {f"{D}/99-zzz.conf": "-vm.swappiness = 33"}, False),
     ("swappiness", {f"{D}/99-zzz.conf": "-vm.swappiness"}, False),
     ("swappiness", {f"{D}/99-zzz.conf": "vm.swappi* = 33"}, True),

@@ -139,8 +139,8 @@ def sysctl_name(name: str) -> str:
     swapped = str.maketrans("/.", "./")
     first = re.search(r"[./]", name)
     path = name if first and first[0] == "/" else name.translate(swapped)
-    # As systemd simplifies a path: no empty parts.
-    return re.sub("/+", "/", path).strip("/").translate(swapped)
+    # As systemd simplifies a path: no empty parts, and none that is the folder itself.
+    return "/".join(part for part in path.split("/") if part not in ("", ".")).translate(swapped)
 
 
 def sysctl_value(text: str) -> str:
