@@ -68,6 +68,15 @@ CASES: dict[str, tuple[Evidence, set[str], str]] = {
     ),
     "tasks": (unwell(gauges={"cpu.procs_blocked.": U32}, without=["psi"]), set(), IDLE),
     "waits for I/O": (unwell(rates=waits(3.0)), set(), IDLE),
+    "a thread of four CPUs": (
+        unwell(rates={"threads.utime_ticks.1330/ib_log_writer": 400.0}, without=["process"]), set(), IDLE,
+    ),
+    "a program of more CPUs than there are": (
+        unwell(rates={"process.utime_ticks.1322/mysqld": 1_100.0}), set(), IDLE,
+    ),
+    "connections above a limit that was lowered": (
+        unwell(status={"max_used_connections": 900.0}), {"SESS08"}, IDLE,
+    ),
     "requests without time": (
         unwell(rates={**device("vda", 2_900, 0.0), **waits(0.6)}, facts=data_on(disk("vda", "virtio_blk"))), set(),
         "Not known: how busy block vda is",

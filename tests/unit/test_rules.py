@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import importlib
+import random
 
 import pytest
 
+from headrace.base.model import Facts
+from headrace.host.samples import Samples
+from headrace.host.window import Window
 from headrace.hunt.rules import AREAS, all_rules, judge
-from headrace.hunt.rules.evidence import NotEnough
+from headrace.hunt.rules.cause import conclude
+from headrace.hunt.rules.evidence import Evidence, NotEnough
 from headrace.hunt.rules.rule import Confidence, Rule, Severity
 from headrace.knobs import catalogue as knobs
 from tests.json_numbers import is_number
 from tests.rules.case import Case
 from tests.rules.hosts import healthy
 from tests.rules.well import COUNT, well
+from tests.totals import faults
 
+#: It says how much a part takes of what is too little for it.
+ABOVE = ("POOL02",)
 RULES = {rule.code: rule for rule in all_rules()}
 CASES: list[Case] = [
     case for area in AREAS for case in importlib.import_module(f"tests.rules.{area}_cases").CASES
@@ -43,6 +51,8 @@ def test_case(case: Case) -> None:
         assert part in steps
         steps = steps.partition(part)[2]
     for hit in hits:
+        said = [hit.summary, *(f"{each.what}: {each.value}" for each in hit.evidence)]
+        assert case.rule in ABOVE or [fault for text in said for fault in faults(text)] == []
         assert hit.evidence, "a finding without numbers"
         as_text = [
             each
@@ -110,3 +120,28 @@ def test_a_rule_that_lacks_data_never_stops_the_others() -> None:
     judgement = judge(evidence, RULES.values())
     assert {"NET01", "NET02"} <= {blind.rule.code for blind in judgement.blind}
     assert not judgement.findings
+
+
+def shaken(evidence: Evidence, dice: random.Random) -> Evidence:
+    """With an eighth of its counters and gauges many times as large, or as small."""
+    own = evidence.window.samples
+    value = own.value.copy()
+    for number in dice.sample(range(len(own.names)), len(own.names) // 8):
+        part = slice(own.starts[number], own.ends[number])
+        factor, first = dice.choice((0.0, 0.01, 0.1, 3.0, 10.0, 100.0)), value[own.starts[number]]
+        is_counter = dice.random() < 0.7
+        value[part] = first + (value[part] - first) * factor if is_counter else value[part] * factor
+    window = Window(Samples(own.names, own.starts, own.t_ns, value), evidence.window.errors)
+    return Evidence(Facts("0" * 16, dict(evidence.raw)), window, activity=evidence.activity)
+
+
+@pytest.mark.parametrize("count", [12, pytest.param(600, marks=pytest.mark.thorough)])
+def test_counters_that_lie_make_no_total_below_its_part(count: int) -> None:
+    dice = random.Random(46)
+    for case in dice.choices([each for each in CASES if not each.missing], k=count):
+        evidence = shaken(case.host(), dice)
+        judgement = judge(evidence, RULES.values())
+        said = [conclude(evidence, judgement).sentence]
+        said += [f"{use.load}; {use.saturation}; {use.errors}" for use in evidence.verdict.uses]
+        said += [finding.hit.summary for finding in judgement.findings if finding.rule.code not in ABOVE]
+        assert [(case.name, fault, text) for text in said for fault in faults(text)] == []

@@ -46,7 +46,7 @@ TICKS_S = 100.0
 CPU_SLACK, CPU_SLACK_TICKS = 1.25, 10.0
 #: The share of the time that passed that a CPU's states without the stolen time reach if only that is wrong.
 ALL_BUT_STEAL = 0.9
-#: The kernel adds waits up every two seconds (kernel/sched/psi.c).
+#: The kernel adds waits up every two seconds (kernel/sched/psi.c), and threads are read one after the other.
 WAITS_SLACK_S = 2.0
 #: An interval in which no CPU's time advanced, though it is many times as long as the others: the host stood
 #: still.
@@ -158,12 +158,17 @@ class Window:
         self._high = np.maximum.reduceat(self._value, self._starts)
 
     def _is_more_than_time(self, grown: NDArray[np.float64], width: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Where tasks are said to have waited for longer than what passed."""
-        found = np.zeros(len(grown), dtype=bool)
-        for (sampler, _), numbers in self._index.items():
-            for part in (self._part(number) for number in numbers.values() if sampler == "psi"):
-                found[part] = grown[part] > 1e6 * (CPU_SLACK * width[part] + WAITS_SLACK_S)
-        return found
+        """Where tasks are said to have waited for longer than what passed, or a thread or program to have used
+        more CPUs than there are."""
+        is_more = np.zeros(len(grown), dtype=bool)
+        cpus = len({*self._index.get(("cpu", "user"), {})} - {"all"}) or np.inf
+        kinds = [("threads", 1.0), ("process", cpus)]
+        limits = {(name, f"{way}time_ticks"): most * TICKS_S for name, most in kinds for way in "us"}
+        limits |= dict.fromkeys((key for key in self._index if key[0] == "psi"), 1e6)
+        for key, most in limits.items():
+            for part in map(self._part, self._index.get(key, {}).values()):
+                is_more[part] = grown[part] > most * (CPU_SLACK * width[part] + WAITS_SLACK_S)
+        return is_more
 
     def _is_a_fall(
         self, before: NDArray[np.float64], grown: NDArray[np.float64], may_reset: NDArray[np.bool_]

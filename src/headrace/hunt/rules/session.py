@@ -299,6 +299,17 @@ def definitions_read_again(evidence: Evidence) -> Iterator[Match]:
     )
 
 
+def _used(most: float, limit: float) -> str:
+    """Of the connections the most that were used: one above the limit is reserved, more are of a higher limit."""
+    if most <= limit:
+        return f"up to {most:,.0f} of {limit:,.0f} connections were used"
+    if most <= limit + 1:
+        return f"all {limit:,.0f} connections and the reserved one were used"
+    return (
+        f"up to {most:,.0f} connections were used, when max_connections was more than its {limit:,.0f} of now"
+    )
+
+
 @rule(
     "SESS08",
     severity=Severity.RISK,
@@ -326,9 +337,9 @@ def connections_near_limit(evidence: Evidence) -> Iterator[Match]:
     more = sizes.connections(evidence)
     yield Match(
         "",
-        f"up to {most:,.0f} of {limit:,.0f} connections were used since the server's start, {now:,.0f} now."
+        f"{_used(most, limit)} since the server's start, {now:,.0f} now."
         if is_past
-        else f"up to {most:,.0f} of {limit:,.0f} connections were used; "
+        else f"{_used(most, limit)}; "
         + (
             f"{told} were refused during the window."
             if counted is not None

@@ -116,7 +116,7 @@ def connections_refused(evidence: Evidence) -> Iterator[Match]:
         number("net.core.somaxconn", allowed),
         number("back_log", asked if asked is not None else "unknown"),
         *(
-            number(f"port {port}, queue and its limit", f"{was:.0f} of {most:.0f}")
+            number(f"port {port}, queue and its limit", f"{was:.0f}, {most:.0f}")
             for port, (was, most) in full.items()
         ),
     )
