@@ -246,3 +246,25 @@ def test_a_huge_list_is_refused_before_it_is_read(tmp_path: Path) -> None:
         file.truncate(1 << 40)
     with pytest.raises(PlanError, match="cannot be read"):
         load(str(tmp_path / "f.yaml"))
+
+
+def test_a_host_is_there_for_its_memcached(tmp_path: Path) -> None:
+    path = tmp_path / "fleet.toml"
+    path.write_text(
+        '[fleet]\nhosts = ["root@cache1", "here=local"]\nmemcached = ":11211"\n'
+        '[[fleet.groups]]\nhosts = ["ns=exec:nsenter -t 12 -n"]\nmemcached = "10.0.0.1:11212"\n'
+        '[[fleet.groups]]\nhosts = ["second=root@cache1"]\nmemcached = ":11212"\n'
+    )
+    hosts = load(str(path)).hosts
+    assert {name: each.memcached for name, each in hosts.items()} == {
+        "cache1": "cache1:11211",
+        "here": "127.0.0.1:11211",
+        "ns": "10.0.0.1:11212",
+        "second": "cache1:11212",
+    }
+    assert hosts["ns"].spec.path == "exec:nsenter -t 12 -n"
+    # Two of its servers, not two names of one.
+    assert not hosts["second"].why_not
+    path.write_text('[fleet]\nhosts = ["exec:nsenter -t 12 -n"]\nmemcached = ":11211"\n')
+    with pytest.raises(PlanError, match="has no address of its own"):
+        load(str(path))

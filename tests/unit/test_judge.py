@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from headrace.base.watched import HITS, OF_CACHES
 from headrace.rollout import fleets
 from headrace.rollout.guards import Limits, Window, tripped
 from headrace.rollout.judge import (
@@ -156,3 +158,46 @@ def test_simulated_fleets_are_judged_rightly() -> None:
     assert [what for what, rate in rates.items() if not rate.holds] == []
     pooled = [rate.rate for what, rate in rates.items() if "pooled" in what]
     assert min(pooled) > 2 * fleets.POOLED_ALPHA, "pooled points are what this judge is there to avoid"
+
+
+OF_CACHE = replace(QUESTION, response="p99 of the probe's gets", watched=OF_CACHES)
+
+
+def of_cache(*costs: float, falls: float | None = 0.0, seed: int = 2) -> list[Pair]:
+    """``falls``: by so many points the hit rate does, a little more or less; None: it is not known."""
+    rng = np.random.default_rng(seed)
+    usual = {"evictions": 0.0, "refused connections": 0.0, "failed gets": 0.0}
+    found = []
+    for pair in pairs(*costs):
+        off = {**usual, HITS.name: -90 + float(rng.normal(0, 0.05))}
+        on = {**usual, HITS.name: None if falls is None else -90 + falls + float(rng.normal(0, 0.05))}
+        found.append(replace(pair, on=replace(pair.on, watched=on), off=replace(pair.off, watched=off)))
+    return found
+
+
+def test_latency_is_no_price_for_a_guard() -> None:
+    faster = noisy(-0.3, 18)
+    kept = judge(OF_CACHE, Switchback(of_cache(*faster)), ["c1"])
+    assert (kept.outcome, kept.is_win) == (Outcome.PASS, True)
+    assert kept.reason.startswith("p99 of the probe's gets is lower: ")
+    harmed = judge(OF_CACHE, Switchback(of_cache(*faster, falls=5.0)), ["c1"])
+    assert harmed.outcome is Outcome.FAIL
+    assert harmed.reason.startswith("hit rate is worse: -4.97 points (")
+
+
+@pytest.mark.parametrize("falls", [1.03, None])
+def test_a_guard_that_is_not_proven_promotes_nothing(falls: float | None) -> None:
+    """At its limit, or unknown: it is not proven to be within it, and no harm is proven either."""
+    judged = judge(OF_CACHE, Switchback(of_cache(*noisy(-0.3, 18), falls=falls)), ["c1"])
+    assert judged.outcome is Outcome.INCONCLUSIVE
+    assert judged.reason.endswith("not proven within its limit: hit rate")
+
+
+def test_guards_are_seldom_broken_by_chance() -> None:
+    """Of 400 stages in which nothing changed, looked at after each pair."""
+    rolled = 0
+    for seed in range(400):
+        own = of_cache(*noisy(0.0, 12, seed=seed), seed=seed)
+        looks = (judge(OF_CACHE, Switchback(own[:count]), ["c1"]) for count in range(2, 13))
+        rolled += any(each.outcome is Outcome.FAIL for each in looks)
+    assert rolled <= 20

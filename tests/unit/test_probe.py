@@ -16,13 +16,14 @@ from headrace.base.effect import Effect, Verdict
 from headrace.base.errors import NotReady, Refused, WorkloadFailed
 from headrace.base.intervals import Interval
 from headrace.base.percentiles import Histogram, percentile_ns
+from headrace.base.watched import EVICTIONS, HITS
 from headrace.experiment.live import probing
 from headrace.experiment.plan import AS_IS
 from headrace.experiment.prove import REMEDY, Compared, Proof, Step, judge_settings
 from headrace.experiment.report import proof as shown
 from headrace.experiment.stats.guards import Block, Holds, guard
 from headrace.experiment.workloads import Context
-from headrace.experiment.workloads.probe import EVICTIONS, HITS, LINES, guarded, lines_of, measured
+from headrace.experiment.workloads.probe import LINES, guarded, lines_of, measured
 from headrace.host.memcached import probe as probes
 from headrace.host.memcached.probed import Gets, Reading, between, parsed
 from tests import commands

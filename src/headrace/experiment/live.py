@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 import tomli_w
 
-from headrace.base.errors import NotReady, Refused
+from headrace.base.errors import Refused
 from headrace.base.model import ServerLogin
-from headrace.base.percentiles import MIN_BEYOND, PERCENTILES
+from headrace.base.percentiles import PERCENTILES
 from headrace.experiment import plan as plans
 from headrace.experiment.plan import AS_IS
-from headrace.experiment.workloads.probe import IDLE_PER_S
-from headrace.host.memcached import probe
-from headrace.host.memcached.ask import Unread
+from headrace.host.memcached.probing import IDLE_PER_S, OF_PROBE, fair, needed_s, responses, shows
 
-#: Responses of a probe, the one first that says most of what clients wait for.
-OF_PROBE = ("p99", "p90", "p50")
-#: Connections that stay free for its clients.
-SPARE = 4 * probe.CONNECTIONS
 NO_LOGIN = ServerLogin()
 
 
@@ -79,42 +72,24 @@ def probing(address: str, seconds: float, gets_per_s: float | None = None, respo
     Takes a look at it, of 2 s. Raises NotReady with why it is not read, and Refused for an idle one, one without
     connections left, and where a turn would have too few gets for the percentile, or for any.
     """
-    try:
-        looked = probe.look(address)
-    except Unread as error:
-        raise NotReady(str(error), place=address, hint="HOST:PORT as seen from here") from error
-    rate = looked.requests_per_s
+    found = fair(address, gets_per_s)
+    rate, per_s = found.looked.requests_per_s, found.gets_per_s
     if rate < IDLE_PER_S:
         raise Refused(
             f"it is idle: {rate:.1f} requests/s (limit {IDLE_PER_S:g}), which show no change of its host",
             place=address,
         )
-    if looked.spare is not None and looked.spare < SPARE:
-        raise Refused(
-            f"only {looked.spare} more connections may be open: the probe needs {probe.CONNECTIONS + 1}, and "
-            "clients would be refused",
-            place=address,
-            hint="headrace hunt says more: MEMC20",
-        )
-    per_s = probe.fair_per_s(rate) if gets_per_s is None else gets_per_s
-    able = [each for each in OF_PROBE if _beyond(each, per_s * seconds) >= MIN_BEYOND]
+    able = responses(per_s * seconds)
     wanted = response or next(iter(able), OF_PROBE[-1])
-    if wanted in PERCENTILES and _beyond(wanted, per_s * seconds) < MIN_BEYOND:
-        needed = math.ceil(seconds * MIN_BEYOND / _beyond(wanted, per_s * seconds))
+    if wanted in PERCENTILES and not shows(wanted, per_s * seconds):
         raise Refused(
             f"{per_s:.3g} gets/s make {per_s * seconds:.0f} in a turn, too few for {wanted}",
             place=address,
-            hint=f"--duration {needed}s, or more gets: --gets",
+            hint=f"--duration {needed_s(wanted, per_s)}s, or more gets: --gets",
         )
     by = f"the {wanted} of their response times" if wanted in PERCENTILES else wanted
     said = (
-        f"the probe asks memcached {looked.version} for {per_s:.3g} keys/s, {per_s / rate:.2%} of its {rate:,.0f} "
-        f"requests/s; judged by {by}"
+        f"the probe asks memcached {found.looked.version} for {per_s:.3g} keys/s, {per_s / rate:.2%} of its "
+        f"{rate:,.0f} requests/s; judged by {by}"
     )
     return Probing(Watch(memcached=address, gets_per_s=round(per_s, 3)), wanted, said)
-
-
-def _beyond(percentile: str, gets: float) -> float:
-    """How many of so many are above it; some slots of the first and the last second are outside of a window."""
-    share, of = PERCENTILES[percentile]
-    return 0.95 * gets * (of - share) / of

@@ -15,13 +15,16 @@ HOST_TIMEOUT_S = 300.0
 
 @dataclass(frozen=True)
 class Host:
-    """``name`` is unique in its fleet. ``why_not``: why it cannot be asked; empty if it can."""
+    """``name`` is unique in its fleet. ``why_not``: why it cannot be asked; empty if it can. ``memcached``: the
+    ``host:port`` of its memcached server as seen from here; empty if it is not there for one.
+    """
 
     name: str
     spec: TargetSpec
     tags: frozenset[str] = frozenset()
     login: ServerLogin = field(default_factory=ServerLogin)
     why_not: str = ""
+    memcached: str = ""
 
     @property
     def address(self) -> str:

@@ -51,6 +51,7 @@ class Values(_Table):
     sudo: bool | None = None
     tags: tuple[str, ...] = ()
     mysql: Login | None = None
+    memcached: str = Field(default="", pattern=r"^$|:[0-9]{1,5}$")
 
 
 class Group(Values):
@@ -169,8 +170,10 @@ def _host(entry: Entry, table: FleetTable, group: Group) -> Host:
     if entry.why_not:
         return Host(entry.name, TargetSpec("ssh", host=entry.name), tags, login, entry.why_not)
     address = str(entry.values.get("host") or entry.name)
+    cache = group.memcached or table.memcached
     if address == "local" or address.startswith(EXEC) or ("/" in address and os.path.isdir(address)):
-        return Host(entry.name, TargetSpec.parse(address), tags, login)
+        own = TargetSpec.parse(address)
+        return Host(entry.name, own, tags, login, memcached=_cache(cache, own, entry.name))
     user = None if "@" in address else value("user")
     bare = f"[{address}]" if address.count(":") > 1 and "[" not in address else address
     spec = TargetSpec.parse(
@@ -187,7 +190,19 @@ def _host(entry: Entry, table: FleetTable, group: Group) -> Host:
     if spec.port is None:
         spec = replace(spec, port=value("port"))
     name = entry.name.partition("+")[0].rpartition("@")[2] if entry.name == address else entry.name
-    return Host(name, spec, tags, login)
+    return Host(name, spec, tags, login, memcached=_cache(cache, spec, name))
+
+
+def _cache(text: str, spec: TargetSpec, name: str) -> str:
+    """``:PORT`` is at the host's own address. Raises PlanError for a host that has none."""
+    if not text.startswith(":"):
+        return text
+    own = "127.0.0.1" if spec.kind == "local" else spec.host
+    if not own:
+        raise PlanError(
+            f"{name} has no address of its own", place="memcached", hint="memcached = 'HOST:PORT'"
+        )
+    return f"[{own}]{text}" if ":" in own else f"{own}{text}"
 
 
 def _without_twins(hosts: Iterable[Host]) -> Iterator[Host]:
@@ -207,7 +222,7 @@ def _without_twins(hosts: Iterable[Host]) -> Iterator[Host]:
 def _differ(one: Host, other: Host) -> bool:
     """Whether two names of a machine are two of its servers."""
     places = [
-        (each.login.socket, each.login.host, each.login.port, each.login.defaults_file)
+        (each.login.socket, each.login.host, each.login.port, each.login.defaults_file, each.memcached)
         for each in (one, other)
     ]
     return places[0] != places[1] and all(map(any, places))

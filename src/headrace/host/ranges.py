@@ -12,6 +12,7 @@ from headrace.host.target import EXEC
 #: No fleet has more: a slip such as db[1-99999999] must not fill the memory.
 MOST_HOSTS = 100_000
 
+_COMMAND = re.compile(rf"([^\s,=\[]+=)?{EXEC}")
 #: A part of a folded name: text, or the numbers that may stand in this place, as they are written.
 _Part = str | frozenset[str]
 
@@ -19,9 +20,9 @@ _Part = str | frozenset[str]
 def expand(text: str) -> list[str]:
     """``db[1-3,7],web[01-02].eu`` -> each name, in order. Raises PlanError.
 
-    A bracket with a colon is an IPv6 address, not a range. ``exec:COMMAND`` is one host.
+    A bracket with a colon is an IPv6 address, not a range. ``exec:COMMAND`` is one host, also after ``NAME=``.
     """
-    if text.strip().startswith(EXEC):
+    if _COMMAND.match(text.strip()):
         return [text.strip()]
     found: list[str] = []
     for word in _words(text):

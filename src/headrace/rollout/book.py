@@ -24,7 +24,7 @@ from headrace.base.whole import make_folder, sync, write_whole
 from headrace.fleet.runner import Turns
 from headrace.host.snapshot import state_path
 from headrace.rollout import approvals
-from headrace.rollout.guards import Window
+from headrace.rollout.guards import Window, window_of
 from headrace.rollout.judge import TIME, Judgement, Outcome, Pair, Switchback, Trial, judge
 from headrace.rollout.paired import Moment, Paired
 from headrace.rollout.plan import ID_LENGTH, Plan, Stage
@@ -121,10 +121,10 @@ class State:
         self.attempts[key] = self.attempts.get(key, 0) + 1
 
     def _take_before(self, event: dict[str, Any]) -> None:
-        self.usual.setdefault(event["host"], []).append(Window(**event["off"]))
+        self.usual.setdefault(event["host"], []).append(window_of(event["off"]))
 
     def _take_pair(self, event: dict[str, Any]) -> None:
-        on, off = Window(**event["on"]), Window(**event["off"])
+        on, off = window_of(event["on"]), window_of(event["off"])
         pair = Pair(event["host"], on.block, off.block)
         if why := on.why_unmeasured or off.why_unmeasured:
             self.unused.setdefault(event["stage"], []).append((event["host"], f"{event['host']}: {why}"))
@@ -132,7 +132,7 @@ class State:
         self.usual.setdefault(event["host"], []).append(off)
 
     def _take_moment(self, event: dict[str, Any]) -> None:
-        changed, partner = Window(**event["changed"]), Window(**event["partner_did"])
+        changed, partner = window_of(event["changed"]), window_of(event["partner_did"])
         moment = Moment(event["host"], changed.block, partner.block, bool(event["is_after"]))
         for name, did in ((event["partner"], partner), (event["host"], changed)):
             if moment.is_after and moment.gaps[TIME] is None and (why := did.why_unmeasured):

@@ -443,7 +443,7 @@ class Carrier:
     def _why_idle(self, window: Window) -> str:
         """Why there is nothing to compare, by a block without the change; empty if there is."""
         limit = max(self.plan.rules.judge.idle_per_s * window.seconds, LEAST_QUERIES)
-        return "" if window.queries >= limit else f"idle, {window.per_s or 0:.3g} queries/s"
+        return "" if window.queries >= limit else f"idle, {window.per_s or 0:.3g} {self.plan.load_unit}"
 
     def _serves(self, name: str) -> bool:
         """Whether it did in its last block without the change. If not it is changed after the others' verdict, and
@@ -538,7 +538,7 @@ class Carrier:
             return
         name = site.member.name
         self.book.note("serving", stage=stage.name, host=name, per_s=window.per_s)
-        load = f"{window.per_s or 0:.3g} queries/s"
+        load = f"{window.per_s or 0:.3g} {self.plan.load_unit}"
         why = f"{name} serves {load}, and was idle when the plan was made: nothing is judged"
         raise Paused(f"stage {stage.name}: {why}; make the plan again; or {self._without_a_verdict(stage)}")
 

@@ -85,7 +85,10 @@ def rollout_plan(
 
     async def work(target: Any, host: Host) -> Any:
         may_restart = loaded.restart is not None
-        return await look.look(target, host, wanted, weaker, lasting, may_restart=may_restart)
+        gets = loaded.judge.gets_per_s
+        return await look.look(
+            target, host, wanted, weaker, lasting, may_restart=may_restart, gets_per_s=gets
+        )
 
     def conclude(asked: Asked) -> None:
         if not asked.is_complete:
@@ -95,7 +98,12 @@ def rollout_plan(
         plan = _planned(asked, wanted, loaded, weaker, lasting, lab)
         _show_plan(plan, as_json)
 
-    question = {"settings": dict(wanted), "persist": lasting, "restart": loaded.restart is not None}
+    question = {
+        "settings": dict(wanted),
+        "persist": lasting,
+        "restart": loaded.restart is not None,
+        "gets_per_s": loaded.judge.gets_per_s,
+    }
     ask_fleet(fleet, "rollout", work, question, conclude, login, expected_s=look.LOAD_S)
 
 

@@ -16,7 +16,7 @@ from headrace.rollout.book import Book
 from headrace.rollout.guards import Window, tripped
 from headrace.rollout.judge import Pair
 from headrace.rollout.paired import Moment
-from headrace.rollout.pairs import both
+from headrace.rollout.pairs import both, site_of
 from headrace.rollout.plan import Member
 
 
@@ -63,7 +63,7 @@ async def measure(book: Book, rounds: int, tell: Callable[[str], None]) -> Dry:
 async def _pair(book: Book, member: Member, usual: list[Window], dry: Dry) -> None:
     timing, limits = book.plan.rules.timing, book.plan.rules.limits
     windows = []
-    async with hands.visit(book, member) as site:
+    async with hands.visit(book, member, site_of(book.plan)) as site:
         await site.check()
         for _ in range(2):
             await site.watch(timing.wash_s, [])

@@ -20,13 +20,14 @@ from headrace.change import apply as rollout
 from headrace.host.agent import Agent, is_of_another_server
 from headrace.host.agent.journal import Undone
 from headrace.host.facts import HostFacts
+from headrace.host.memcached.probing import fair
 from headrace.host.target import open_target, to_the_end
 from headrace.hunt.hunt import usual_login
 from headrace.knobs.values import means_the_same
 from headrace.rollout.book import Book
 from headrace.rollout.guards import Window, tripped
-from headrace.rollout.look import LASTING
-from headrace.rollout.plan import GALERA, Member, Role, identity_of, role_of
+from headrace.rollout.look import LASTING, NO_LOGIN
+from headrace.rollout.plan import GALERA, Member, Plan, Role, identity_of, role_of
 from headrace.rollout.standing import members_away, sources_of, why_behind
 from headrace.rollout.watch import Follower, Restarted, follow
 
@@ -59,16 +60,26 @@ class Site:
     #: Whom it replicated from when it was checked.
     sources: frozenset[tuple[str, str]] | None = None
 
+    @property
+    def sample_s(self) -> float:
+        return self.book.plan.rules.timing.sample_s
+
+    @staticmethod
+    def followed(
+        plan: Plan, member: Member, agent: Agent, login: ServerLogin
+    ) -> contextlib.AbstractAsyncContextManager[Follower]:
+        return follow(agent, login, plan.rules.timing.sample_s, is_node=_is_node(member))
+
     async def watch(self, seconds: float, usual: Sequence[Window], change: str = "") -> Window:
         """Watch the server for this long; renew the lease of ``change`` while the limits hold.
 
         Raises TrippedLimit, or TargetError where the samples stop.
         """
-        timing = self.book.plan.rules.timing
+        timing, sample_s = self.book.plan.rules.timing, self.sample_s
         # With the last reading before: a restart between two of them must not be missed.
         start_ns = self.follower.last_ns
-        stretch_s = max(min(GUARD_S, self.book.plan.block_s / 2), LEAST_READINGS * timing.sample_s)
-        silence_s = max(timing.lease_s / 3, 3 * timing.sample_s)
+        stretch_s = max(min(GUARD_S, self.book.plan.block_s / 2), LEAST_READINGS * sample_s)
+        silence_s = max(timing.lease_s / 3, 3 * sample_s)
         end = time.monotonic() + seconds
         # At once: many watches that are shorter than a part of the lease would never put it off.
         renewed = -math.inf
@@ -219,6 +230,7 @@ class Site:
         """Raises Moved if it is not what the plan says, or replicates from another server than at the check."""
         facts = await self.as_planned()
         self.values_must_fit(facts)
+        await self.host_must_fit()
         sources = sources_of(facts)
         if self.sources is not None and sources != self.sources:
             now = ", ".join(sorted(host for host, _ in sources)) or "nobody"
@@ -258,6 +270,22 @@ class Site:
                     place=self.member.name,
                 )
 
+    async def host_must_fit(self) -> None:
+        """The same of settings of the host, which are read anew. Raises Moved."""
+        plan = self.book.plan
+        own = {name: value for name, value in plan.settings.items() if name.startswith("host.")}
+        if not own:
+            return
+        prepared = await rollout.prepare(self.agent, own, self.login, allow_weaker=plan.allow_weaker)
+        for step in prepared.steps:
+            before = self.member.now.get(step.name)
+            if before is not None and step.before != before:
+                raise Moved(
+                    f"somebody has changed {step.name}: it is {step.before}, and was {before} when the plan was "
+                    "made; make the plan again, or set it back",
+                    place=self.member.name,
+                )
+
     def role_must_fit(self, facts: Facts) -> None:
         """Raises Moved if it has another one than the plan says."""
         role = role_of(facts.data)
@@ -285,6 +313,7 @@ class Site:
         await self.must_be_ours()
         facts = await self.as_planned()
         self.values_must_fit(facts)
+        await self.host_must_fit()
         self.sources = sources_of(facts)
         if why := why_behind(facts, self.book.plan.rules.limits.lag_s):
             raise TargetError(f"it {why}", place=self.member.name)
@@ -311,18 +340,19 @@ def all_undone(name: str, undone: Sequence[Undone]) -> None:
 @contextlib.asynccontextmanager
 async def visit(book: Book, member: Member, kind: type[Site] = Site) -> AsyncIterator[Site]:
     """A connected host, with a first sample of its server. Nothing of ours is left open there."""
-    async with _connected(book, member) as (agent, login):
-        timing = book.plan.rules.timing
-        async with follow(agent, login, timing.sample_s, is_node=_is_node(member)) as follower:
-            site = kind(book, member, agent, login, follower)
-            await site.undo_open()
-            end = time.monotonic() + READY_S
-            while not follower.readings:
-                if time.monotonic() > end or follower.problem == "the sampler ended":
-                    why = follower.problem or "no sample of the server came"
-                    raise TargetError(why, place=member.name)
-                await asyncio.sleep(GLANCE_S)
-            yield site
+    async with (
+        _connected(book, member) as (agent, login),
+        kind.followed(book.plan, member, agent, login) as follower,
+    ):
+        site = kind(book, member, agent, login, follower)
+        await site.undo_open()
+        end = time.monotonic() + READY_S
+        while not follower.readings:
+            if time.monotonic() > end or follower.has_ended:
+                why = follower.problem or "no sample of the server came"
+                raise TargetError(why, place=member.name)
+            await asyncio.sleep(GLANCE_S)
+        yield site
 
 
 @contextlib.asynccontextmanager
@@ -335,7 +365,7 @@ async def _connected(book: Book, member: Member) -> AsyncIterator[tuple[Agent, S
             async with book.logins.of(host.spec), asyncio.timeout(READY_S):
                 await target.connect()
                 agent = await Agent.install(target)
-                login, why_not = await usual_login(agent, host.login)
+                login, why_not = await _login(agent, member)
         except TimeoutError:
             raise TargetError(f"no login within {READY_S:g} s", place=member.name) from None
         if login is None:
@@ -346,6 +376,11 @@ async def _connected(book: Book, member: Member) -> AsyncIterator[tuple[Agent, S
         await asyncio.wait({closing}, timeout=CLOSE_S)
 
 
+async def _login(agent: Agent, member: Member) -> tuple[ServerLogin | None, str]:
+    """Nobody logs in to a host that is there for memcached."""
+    return (NO_LOGIN, "") if member.memcached else await usual_login(agent, member.host.login)
+
+
 def _is_node(member: Member) -> bool:
     return member.cluster.startswith(GALERA)
 
@@ -354,7 +389,7 @@ async def restore(book: Book, member: Member, changes: Sequence[str], kind: type
     """Undo these changes, the latest first, and what a killed controller has left."""
     async with (
         _connected(book, member) as (agent, login),
-        follow(agent, login, book.plan.rules.timing.sample_s, is_node=_is_node(member)) as follower,
+        kind.followed(book.plan, member, agent, login) as follower,
     ):
         site = kind(book, member, agent, login, follower)
         await site.undo_all(changes)
@@ -363,6 +398,9 @@ async def restore(book: Book, member: Member, changes: Sequence[str], kind: type
 
 async def must_answer(book: Book, member: Member) -> None:
     """Raises TargetError if its server does not."""
+    if member.memcached:
+        await asyncio.to_thread(fair, member.memcached)
+        return
     async with _connected(book, member) as (agent, login):
         if not (await agent.facts(login)).data.get("server_settings"):
             raise TargetError("its server does not answer", place=member.name)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache, cached_property
 from typing import Protocol
@@ -27,6 +27,7 @@ import numpy as np
 
 from headrace.base.intervals import TOO_WIDE, USELESS
 from headrace.base.looks import FIRST, nominal_level
+from headrace.base.watched import Watched
 
 #: What is judged: server time per query decides a promotion, both may show harm.
 TIME, THROUGHPUT = "time per query", "throughput"
@@ -50,10 +51,13 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Block:
-    """One block's server time per query (s) and queries per second; None where it could not be measured."""
+    """One block's server time per query (s), or another response, and queries per second; None where it could not
+    be measured. ``watched``: what else the change must not cost, by name.
+    """
 
     time_s: float | None
     per_s: float | None
+    watched: Mapping[str, float | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -66,11 +70,18 @@ class Pair:
 
     @cached_property
     def costs(self) -> Mapping[str, float | None]:
-        """Metric -> log of how much worse the block with the change was; None without both values.
+        """Metric -> log of how much worse the block with the change was, and of what is watched the difference, in
+        its unit; None without both values.
 
         Each look asks for all of them again.
         """
-        return {TIME: _log(self.on.time_s, self.off.time_s), THROUGHPUT: _log(self.off.per_s, self.on.per_s)}
+        logs = {TIME: _log(self.on.time_s, self.off.time_s), THROUGHPUT: _log(self.off.per_s, self.on.per_s)}
+        off = self.off.watched
+        return {**logs, **{name: _less(own, off.get(name)) for name, own in self.on.watched.items()}}
+
+
+def _less(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else one - other
 
 
 def _log(worse: float | None, better: float | None) -> float | None:
@@ -129,7 +140,7 @@ class Switchback:
         return len(self.pairs)
 
     def evidence(self, metric: str, host: str = "", first: int | None = None) -> Evidence:
-        found = (pair.costs[metric] for pair in self.pairs if not host or pair.host == host)
+        found = (pair.costs.get(metric) for pair in self.pairs if not host or pair.host == host)
         return Evidence.of([cost for cost in found if cost is not None][:first])
 
 
@@ -139,6 +150,8 @@ class Question:
 
     ``margin``: the share by which time per query may rise for the change still to count as no worse. ``harm``: the
     share beyond which a proven worsening rolls back. ``harm_alpha`` is this stage's share of false rollbacks.
+    ``response``: what ``TIME`` is, for people. ``watched``: what must stay within its limit for a promotion, and
+    what rolls back if it is proven not to.
     """
 
     looks: tuple[int, ...]
@@ -146,6 +159,15 @@ class Question:
     harm_alpha: float = 0.05
     margin: float = 0.05
     harm: float = 0.0
+    response: str = TIME
+    watched: tuple[Watched, ...] = ()
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        return (*METRICS, *(each.name for each in self.watched))
+
+    def named(self, metric: str) -> str:
+        return self.response if metric == TIME else metric
 
     def __post_init__(self) -> None:
         if not self.looks or self.looks[0] < FIRST or list(self.looks) != sorted(set(self.looks)):
@@ -237,7 +259,8 @@ def judge(question: Question, trial: Trial, hosts: Sequence[str]) -> Judgement:
         return Judgement(Outcome.INCONCLUSIVE, reason, count)
     done = [each for each in question.looks if each <= count]
     if not done:
-        so_far = {metric: sequence(trial.evidence(metric), question.harm_alpha) for metric in METRICS}
+        names = question.metrics
+        so_far = {metric: sequence(trial.evidence(metric), question.harm_alpha) for metric in names}
         reason = f"{count} of {question.looks[0]} {unit} until the first look"
         return Judgement(Outcome.CONTINUE, reason, count, bounds=so_far)
     looked = look(trial.evidence(TIME, first=done[-1]), question)
@@ -248,36 +271,62 @@ def judge(question: Question, trial: Trial, hosts: Sequence[str]) -> Judgement:
     # A later look must not take back what an earlier one has decided.
     for each in done:
         earlier = look(trial.evidence(TIME, first=each), question)
-        if earlier.high < math.log1p(question.margin):
+        if earlier.high < math.log1p(question.margin) and not _unproven(question, trial, each):
             is_win = earlier.high < 0
             words = "lower" if is_win else f"no more than {question.margin:.0%} higher"
-            reason = f"time per query is {words}: {shown(earlier, TIME)}, {each} {unit}"
+            reason = f"{question.response} is {words}: {shown(earlier, TIME)}, {each} {unit}"
             return Judgement(Outcome.PASS, reason, count, is_win, {**bounds, TIME: earlier})
+    unproven = _unproven(question, trial, done[-1])
+    left = f"; not proven within its limit: {', '.join(unproven)}" if unproven else ""
     if count >= question.looks[-1]:
         reason = (
             f"after {count} {unit} it is neither proven harmful nor within {question.margin:.0%}: "
-            f"{shown(looked, TIME)}"
+            f"{shown(looked, TIME)}{left}"
         )
+        if looked.high < math.log1p(question.margin):
+            reason = f"after {count} {unit} {question.response} is {shown(looked, TIME)}{left}"
         return Judgement(Outcome.INCONCLUSIVE, reason, count, bounds=bounds)
     following = next(each for each in question.looks if each > count)
-    reason = f"undecided after {done[-1]} {unit} ({shown(looked, TIME)}); the next look is at {following}"
+    reason = (
+        f"undecided after {done[-1]} {unit} ({shown(looked, TIME)}{left}); the next look is at {following}"
+    )
     return Judgement(Outcome.CONTINUE, reason, count, bounds=bounds)
 
 
 def _harm(question: Question, trial: Trial, hosts: Sequence[str]) -> Judgement | None:
     """Half of the alpha is for all hosts together, half for each by itself: one may suffer alone."""
-    limit = math.log1p(question.harm)
+    limits = dict.fromkeys(METRICS, math.log1p(question.harm))
+    limits |= {each.name: each.limit for each in question.watched}
+    units = {each.name: each for each in question.watched}
     families = [("", question.harm_alpha / 2 if len(hosts) > 1 else question.harm_alpha)]
     if len(hosts) > 1:
         families += [(host, question.harm_alpha / 2 / len(hosts)) for host in hosts]
     for host, alpha in families:
-        for metric in METRICS:
-            bound = sequence(trial.evidence(metric, host), alpha / len(METRICS))
+        for metric, limit in limits.items():
+            bound = sequence(trial.evidence(metric, host), alpha / len(limits))
             if bound.low > limit:
                 where = f" on {host}" if host else ""
-                reason = f"{metric} is worse{where}: {shown(bound, metric)}, {bound.pairs} {trial.unit}"
+                words = differs(bound, units[metric]) if metric in units else shown(bound, metric)
+                reason = f"{question.named(metric)} is worse{where}: {words}, {bound.pairs} {trial.unit}"
                 return Judgement(Outcome.FAIL, reason, trial.tried, bounds={metric: bound})
     return None
+
+
+def _unproven(question: Question, trial: Trial, first: int) -> list[str]:
+    """What is watched and is not within its limit, by as many units as the response has. Too few is no proof."""
+    found = {each.name: (trial.evidence(each.name, first=first), each.limit) for each in question.watched}
+    return [
+        name
+        for name, (evidence, limit) in found.items()
+        # Of two equal rates rounding may make a difference.
+        if evidence.count < first or look(evidence, question).high > limit + LEAST_SPREAD
+    ]
+
+
+def differs(bound: Bound, watched: Watched) -> str:
+    """``-3.1 points (-3.4 to -2.8)``."""
+    ends = sorted(watched.worse * each for each in (bound.low, bound.high))
+    return f"{watched.worse * bound.estimate:+.3g} {watched.unit} ({ends[0]:+.3g} to {ends[1]:+.3g})"
 
 
 def shown(bound: Bound, metric: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,6 +15,7 @@ from headrace.change import apply as rollout
 from headrace.fleet.host import Host
 from headrace.host.agent import Agent
 from headrace.host.facts import HostFacts, likeness
+from headrace.host.memcached.probing import fair
 from headrace.host.target import Target
 from headrace.hunt.hunt import usual_login
 from headrace.knobs.catalogue import Cost
@@ -24,6 +26,7 @@ from headrace.rollout.watch import Follower
 LOAD_S = 3
 #: What takes a restart is written into files, whatever is to last.
 LASTING = "files"
+NO_LOGIN = ServerLogin()
 
 
 async def look(
@@ -34,12 +37,18 @@ async def look(
     lasting: str,
     *,
     may_restart: bool = False,
+    gets_per_s: float | None = None,
 ) -> dict[str, Any]:
-    """One host's answer, for ``seen``. Raises PlanError or Refused where the settings cannot be made there."""
+    """One host's answer, for ``seen``; ``gets_per_s`` is of a probe of memcached.
+
+    Raises PlanError or Refused where the settings cannot be made there.
+    """
     agent = await Agent.install(target)
+    if host.memcached:
+        return await _look_at_cache(agent, host, settings, allow_weaker, lasting, gets_per_s)
     login, why_not = await usual_login(agent, host.login)
     if login is None:
-        raise NotReady(why_not or "no server login", place=host.name)
+        raise await _without_login(agent, host, why_not)
     prepared = await _prepared(agent, host, settings, login, allow_weaker, lasting, may_restart=may_restart)
     later = [step for step in prepared.steps if not step.changes]
     if boots := [step.name for step in later if step.note != rollout.AFTER[Cost.RESTART]]:
@@ -57,6 +66,44 @@ async def look(
     answer = seen_of(dataclasses.replace(host, login=login), facts.data, per_s, now)
     own = {"restarts": bool(later), "kind": _kind(facts), "files": sorted(prepared.files)}
     return {**answer, "is_so_already": now == wanted, **own}
+
+
+async def _look_at_cache(
+    agent: Agent,
+    host: Host,
+    settings: Mapping[str, Value],
+    allow_weaker: Sequence[str],
+    lasting: str,
+    gets_per_s: float | None,
+) -> dict[str, Any]:
+    """The same of a host that is there for memcached. Raises Refused also for what is no setting of a host."""
+    if of_mysql := [name for name in settings if name.startswith("server.")]:
+        raise Refused(
+            f"{of_mysql[0]} is a setting of MySQL, and the host is there for memcached", place=host.name
+        )
+    prepared = await rollout.prepare(agent, settings, NO_LOGIN, allow_weaker=allow_weaker, lasting=lasting)
+    if later := [step.name for step in prepared.steps if not step.changes]:
+        raise Refused(f"{', '.join(later)} takes a reboot, which a rollout does not do", place=host.name)
+    facts = await agent.facts()
+    # Asked from where the probe will run.
+    asked = await asyncio.to_thread(fair, host.memcached, gets_per_s)
+    now = {step.name: step.before for step in prepared.steps}
+    wanted = {step.name: step.value for step in prepared.steps}
+    answer = seen_of(dataclasses.replace(host, login=NO_LOGIN), facts.data, asked.looked.requests_per_s, now)
+    own = {
+        "role": Role.CACHE,
+        "identity": f"{answer['hostname']} {host.memcached}",
+        "gets_per_s": round(asked.gets_per_s, 3),
+        "restarts": False,
+        "files": sorted(prepared.files),
+    }
+    return {**answer, **own, "is_so_already": now == wanted}
+
+
+async def _without_login(agent: Agent, host: Host, why_not: str) -> NotReady:
+    has_cache = any(each["program"] == "memcached" for each in HostFacts(await agent.facts()).servers)
+    hint = "to judge it by its memcached: memcached = ':PORT' in the fleet's file" if has_cache else None
+    return NotReady(why_not or "no server login", place=host.name, hint=hint)
 
 
 async def _prepared(
@@ -115,6 +162,7 @@ def seen(host: Host, answer: Mapping[str, Any]) -> Seen:
         str(answer.get("cluster") or ""),
         int(answer.get("cluster_size") or 0),
         tuple(answer.get("files") or ()),
+        float(answer.get("gets_per_s") or 0.0),
     )
 
 

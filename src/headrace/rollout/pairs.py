@@ -13,11 +13,12 @@ from headrace.base.counted import counted
 from headrace.base.errors import HeadraceError, Held, TargetError
 from headrace.rollout import hands
 from headrace.rollout.book import Book
+from headrace.rollout.caches import CacheSite
 from headrace.rollout.carrier import ASK_S, Carrier, Paused, Tell, at_any_rate
 from headrace.rollout.guards import Window, tripped
 from headrace.rollout.hands import Moved, Site
 from headrace.rollout.judge import TIME, Outcome
-from headrace.rollout.plan import Member, Stage
+from headrace.rollout.plan import Member, Plan, Stage
 from headrace.rollout.service import RestartSite
 
 #: Blocks before a restart that are tried for each that must have data.
@@ -221,5 +222,19 @@ def not_restored(book: Book, why: str) -> NotRestored:
     )
 
 
+class CacheCarrier(Carrier):
+    """Of hosts that are there for memcached."""
+
+    site = CacheSite
+
+
 def carrier_of(book: Book, tell: Tell) -> Carrier:
-    return (PairCarrier if book.plan.restart else Carrier)(book, tell)
+    return _kind(book.plan)(book, tell)
+
+
+def site_of(plan: Plan) -> type[Site]:
+    return _kind(plan).site
+
+
+def _kind(plan: Plan) -> type[Carrier]:
+    return PairCarrier if plan.restart else CacheCarrier if plan.of_caches else Carrier

@@ -12,8 +12,11 @@ from typing import Any
 
 from headrace.base.errors import PlanError, Refused
 from headrace.base.model import ServerLogin, Value
+from headrace.base.watched import OF_CACHES
 from headrace.fleet.host import FAN_OUT, FAN_OUT_JUMP, Host
 from headrace.fleet.topology import links
+from headrace.host.memcached.probe import EVERY_S
+from headrace.host.memcached.probing import OF_PROBE, needed_s, responses, shows
 from headrace.host.ranges import expand
 from headrace.host.target import TargetSpec
 from headrace.knobs import catalogue as knobs
@@ -36,6 +39,7 @@ class Role(StrEnum):
     REPLICA = "replica"
     SOURCE = "source"  # others replicate from it
     ALONE = "alone"  # it does not replicate: as a source, it takes writes
+    CACHE = "cache"  # it is there for its memcached server
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,8 @@ class Seen:
     cluster_size: int = 0
     #: Files that the change writes there.
     files: tuple[str, ...] = ()
+    #: Gets a second by which its memcached server is probed.
+    gets_per_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -82,10 +88,14 @@ class Member:
     #: The group or cluster that it is a member of, and how many members that had; empty and 0 without one.
     cluster: str = ""
     cluster_size: int = 0
+    #: Its memcached server as seen from here, if the host is there for one, and gets a second of the probe.
+    memcached: str = ""
+    gets_per_s: float = 0.0
 
     @property
     def host(self) -> Host:
-        return Host(self.name, TargetSpec(**self.spec), login=ServerLogin(**self.login))
+        login = ServerLogin(**self.login)
+        return Host(self.name, TargetSpec(**self.spec), login=login, memcached=self.memcached)
 
 
 @dataclass(frozen=True)
@@ -179,11 +189,32 @@ class Plan:
             name for name in self.settings if knobs.find(name.partition("@")[0]).is_of_sessions(None, "")
         )
 
+    @property
+    def of_caches(self) -> bool:
+        """Whether its hosts are there for memcached: then all of them are."""
+        return any(member.memcached for member in self.members.values())
+
+    @property
+    def load_unit(self) -> str:
+        return "requests/s" if self.of_caches else "queries/s"
+
+    @property
+    def percentile(self) -> str:
+        """Of a probe's gets, by which caches are judged; empty if none has enough gets in a block."""
+        # A line of the probe is a second of gets, and none is half in a block.
+        whole_s = max(self.block_s - EVERY_S, 0.0)
+        gets = min((each.gets_per_s for each in self.members.values()), default=0.0) * whole_s
+        wanted = self.rules.judge.response
+        return wanted if wanted and shows(wanted, gets) else "" if wanted else next(iter(responses(gets)), "")
+
     def question(self) -> Question:
         """Of each judged stage; the stages share the alpha of false rollbacks."""
         judged = max(sum(stage.is_judged for stage in self.stages), 1)
         rule = self.rules.judge
-        return Question(rule.looks, rule.alpha, rule.alpha / judged, rule.margin, rule.harm)
+        question = Question(rule.looks, rule.alpha, rule.alpha / judged, rule.margin, rule.harm)
+        if not self.of_caches:
+            return question
+        return replace(question, response=f"{self.percentile} of the probe's gets", watched=OF_CACHES)
 
     def is_on_first(self, stage: str, host: str, attempt: int) -> bool:
         """The lot of one pair: the same whenever the rollout is continued."""
@@ -239,7 +270,7 @@ class Plan:
 
 def _member_json(member: Member) -> dict[str, Any]:
     # A plan that was made before there were these keeps its id.
-    later = {"identity", "cluster", "cluster_size"}
+    later = {"identity", "cluster", "cluster_size", "memcached", "gets_per_s"}
     return {name: each for name, each in asdict(member).items() if each or name not in later}
 
 
@@ -258,6 +289,9 @@ def _stage_json(stage: Stage) -> dict[str, Any]:
 
 def _rules_json(rules: Rules) -> dict[str, Any]:
     found = rules.model_dump(mode="json", by_alias=True)
+    for name in ("response", "gets_per_s"):
+        if not found["judge"][name]:
+            del found["judge"][name]
     return found if rules.restart else {name: each for name, each in found.items() if name != "restart"}
 
 
@@ -346,9 +380,12 @@ def make(
             each.server_id,
             each.cluster,
             each.cluster_size,
+            each.host.memcached,
+            each.gets_per_s,
         )
         for each in seen
     }
+    _refuse_mixed(members)
     _refuse_shared(settings, members)
     _refuse_shared_files(seen)
     stages, left = _stages(rules, members, left_out or {})
@@ -361,7 +398,30 @@ def make(
             f"no stage has a host{f': {whys}' if whys else ''}",
             hint="`headrace fleet status` with the same --fleet shows who answers, and as whom",
         )
-    return Plan(settings, members, stages, rules, seed, tuple(allow_weaker), lasting, out, expected, fan_out)
+    plan = Plan(settings, members, stages, rules, seed, tuple(allow_weaker), lasting, out, expected, fan_out)
+    _refuse_short_blocks(plan)
+    return plan
+
+
+def _refuse_mixed(members: Mapping[str, Member]) -> None:
+    kinds = {bool(each.memcached): each.name for each in members.values()}
+    if len(kinds) > 1:
+        raise Refused(
+            f"{kinds[True]} is there for memcached, and {kinds[False]} is not: what is judged differs",
+            hint="a plan each: --only NAMES, or --tag",
+        )
+
+
+def _refuse_short_blocks(plan: Plan) -> None:
+    if not plan.of_caches or plan.percentile or not any(stage.is_judged for stage in plan.stages):
+        return
+    wanted = plan.rules.judge.response or OF_PROBE[-1]
+    slowest = min(plan.members.values(), key=lambda each: each.gets_per_s)
+    raise Refused(
+        f"{slowest.gets_per_s:.3g} gets/s of the probe are too few in a block of {plan.block_s:g} s for {wanted}",
+        place=slowest.name,
+        hint=f"block_s = {needed_s(wanted, slowest.gets_per_s) + EVERY_S:g} in [timing], or gets_per_s in [judge]",
+    )
 
 
 def _refuse_shared(settings: Mapping[str, Value], members: Mapping[str, Member]) -> None:
@@ -434,8 +494,9 @@ def _stages(
         else:
             hosts = _taken(rule.take, there, members, rules.judge.idle_per_s)
         left = [name for name in left if name not in hosts]
-        # A host that takes writes is never changed without somebody's word, whatever the file says.
-        takes_writes = any(members[name].role is not Role.REPLICA for name in hosts)
+        # A host that takes writes is never changed without somebody's word, whatever the file says. What a cache
+        # loses is elsewhere.
+        takes_writes = any(members[name].role not in (Role.REPLICA, Role.CACHE) for name in hosts)
         serves = any(members[name].per_s >= rules.judge.idle_per_s for name in hosts)
         if hosts:
             stages.append(Stage(rule.name, tuple(hosts), rule.approval or takes_writes, serves))
@@ -455,21 +516,25 @@ def _named(rule: StageRule, members: Mapping[str, Member], left_out: Mapping[str
 
 def _taken(take: str, left: Sequence[Member], members: Mapping[str, Member], idle_per_s: float) -> list[str]:
     replicas = [member for member in left if member.role is Role.REPLICA]
-    serving = [member.name for member in replicas if member.per_s >= idle_per_s]
+    caches = [member for member in left if member.role is Role.CACHE]
+    others = [*replicas, *caches]
+    serving = [member.name for member in others if member.per_s >= idle_per_s]
     if take == "idle":
-        idle = sorted((m for m in replicas if m.per_s < idle_per_s), key=lambda member: member.per_s)
+        idle = sorted((m for m in others if m.per_s < idle_per_s), key=lambda member: member.per_s)
         return [member.name for member in idle[:1]]
     if take == "one":
         return serving[:1]
     if take == "replicas":
         return _names(replicas)
+    if take == "caches":
+        return _names(caches)
     if take == "sources":
-        return _names(member for member in left if member.role is not Role.REPLICA)
+        return _names(member for member in left if member not in others)
     share = int(take.removesuffix("%")) / 100
-    every = sum(member.role is Role.REPLICA for member in members.values())
-    # Of all replicas; a few are not worth a stage that the next one repeats.
+    every = sum(member.role in (Role.REPLICA, Role.CACHE) for member in members.values())
+    # Of all replicas, or caches; a few are not worth a stage that the next one repeats.
     count = math.ceil(share * every)
-    return serving[:count] if len(replicas) > count else []
+    return serving[:count] if len(others) > count else []
 
 
 def _names(members: Iterable[Member]) -> list[str]:

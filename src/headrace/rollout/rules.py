@@ -29,10 +29,10 @@ class _Table(BaseModel):
 
 
 class StageRule(_Table):
-    """``take``: ``idle``, ``one``, a share such as ``10%``, ``replicas`` or ``sources``; or ``hosts`` by name."""
+    """``take``: ``idle``, ``one``, a share as ``10%``, ``replicas``, ``caches``, ``sources``; or ``hosts``."""
 
     name: str = Field(min_length=1, max_length=40, pattern=r"^[\w .%-]+$")
-    take: str = Field(default="", pattern=r"^(idle|one|replicas|sources|[1-9][0-9]?%)?$")
+    take: str = Field(default="", pattern=r"^(idle|one|replicas|caches|sources|[1-9][0-9]?%)?$")
     hosts: str = ""
     approval: bool = False
 
@@ -59,6 +59,10 @@ class JudgeRule(_Table):
     harm: float = Field(default=0.0, ge=0, le=1)
     #: A server with fewer queries a second is idle: its stage is only watched, because it has no times to judge.
     idle_per_s: float = Field(default=20.0, ge=0)
+    #: Of memcached: the percentile of the probe's gets; empty for the highest that each block has gets for.
+    response: Literal["", "p50", "p90", "p99"] = ""
+    #: Gets a second of that probe; None for a share of the server's requests.
+    gets_per_s: float | None = Field(default=None, ge=1, le=1000)
 
     @field_validator("looks")
     @classmethod
@@ -128,6 +132,7 @@ STAGES = (
     StageRule(name="one", take="one"),
     StageRule(name="10%", take="10%"),
     StageRule(name="replicas", take="replicas"),
+    StageRule(name="caches", take="caches"),
     StageRule(name="sources", take="sources", approval=True),
 )
 

@@ -89,6 +89,8 @@ class Follower:
     node_broken: str = ""
     problem: str = ""
     is_refused: bool = False
+    #: No more samples will come.
+    has_ended: bool = False
     #: Questions to the server so far: a sample is one, unless it says how many.
     asked: int = 0
     #: From one sample to the next.
@@ -116,6 +118,7 @@ class Follower:
                 except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
                     self.problem = f"its samples cannot be read: {error!r:.200}"
             self.problem = "the sampler ended"
+            self.has_ended = True
         except (HeadraceError, OSError) as error:
             self.problem = str(error)
 

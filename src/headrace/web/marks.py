@@ -68,7 +68,7 @@ def books_since(since_s: float) -> list[Book]:
 
 
 _read: dict[Path, tuple[tuple[int, int], Book]] = {}
-_NOTHING = {"verdict": "", "effect": "", "rollout": ""}
+_NOTHING = {"verdict": "", "response": "", "effect": "", "rollout": ""}
 
 
 def _rows(book: Book, names: Sequence[str]) -> Iterator[Row]:
@@ -138,6 +138,7 @@ def _of_host(book: Book, stage: Stage, host: str) -> Iterator[Row]:
         "after": ", ".join(str(value) for value in plan.settings.values()),
         "who": f"rollout {plan.id}",
         "verdict": "" if word in OPEN else word,
+        "response": plan.question().response,
         "effect": report.effect(state, stage) or "",
         "rollout": plan.id,
     }
@@ -162,5 +163,5 @@ def _mark(row: Mapping[str, Any]) -> str:
     """What a chart says of it; empty if nothing was proven, so that its number is enough."""
     if not row["verdict"]:
         return ""
-    effect = f"time per query {row['effect']}, " if row["effect"] else ""
+    effect = f"{row['response']} {row['effect']}, " if row["effect"] else ""
     return f"{row['kind']}: {row['what']}; {effect}{row['verdict']}"

@@ -182,7 +182,7 @@ def _event(event: Mapping[str, Any]) -> dict[str, Any]:
 _STAGES = (
     Column("stage", "Stage"),
     Column("verdict", "Verdict", "chip"),
-    Column("effect", "Time per query"),
+    Column("effect", "Effect on time"),
     Column("why", "Why"),
     Column(
         "pairs",

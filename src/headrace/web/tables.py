@@ -450,7 +450,10 @@ async def changes(site: Site, asked: Asked) -> Listing:
         Column("after", "After", "code"),
         Column("verdict", "Verdict", "chip", "verdict of the rollout's stage on this host"),
         Column(
-            "effect", "Time per query", "text", "with the change, relative to without; the interval decides"
+            "effect",
+            "Effect on time",
+            "text",
+            "time per query, or a percentile of gets: with the change, relative to without; the interval decides",
         ),
         Column("who", "By", link=lambda row: row["rollout"] and address("/rollout", id=row["rollout"])),
     )

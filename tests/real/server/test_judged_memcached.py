@@ -1,153 +1,188 @@
-"""A setting of a host is judged by its memcached: receive packet steering, which here is worth 30 ms a get."""
+"""A setting of hosts is judged by their memcached, alone and over a fleet: receive packet steering, which here is
+worth 30 ms a get.
+
+Commands wait for most of their time, so all of them run at once, each on hosts of its own.
+"""
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import json
 import os
-import subprocess
-import threading
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests import commands
-from tests.caches import Client
+from tests.cache_hosts import PROGRAMS, CacheHost, cache_hosts
+from tests.commands import headrace, started
 from tests.programs import agent_path
-from tests.servers import free_port
-from tests.traces import FORGET_MOUNTS
-from tests.waiting import until
 
-pytestmark = pytest.mark.needs("memcached", "root", "nsenter", "ip")
+pytestmark = pytest.mark.needs(*PROGRAMS)
 
-#: Its own network and /var/tmp; its memcached ends with it.
-START = """
-mount -t sysfs sysfs /sys
-mount -t tmpfs tmpfs /var/tmp
-ip link set lo up
-ip link add eth0 type veth peer name eth1
-ip link set eth0 up
-exec memcached -s {path} -m 16 -u root
+SETTING = "host.rps_cpus@eth0=1"
+TURN = ("--duration", "2s", "--warmup", "0s", "--gets", "20", "--blocks", "2")
+TURNS = 2 * 3
+#: 30 ms are no matter of chance, so two pairs and a wide alpha are enough; noise must not look like harm.
+STAGES = """
+[timing]
+block_s = {block_s}
+wash_s = 1
+soak_s = 2
+lease_s = 30
+[judge]
+looks = [2]
+alpha = 0.2
+harm = 1
+gets_per_s = 30
+[[stage]]
+name = "all"
+take = "caches"
 """
-SLOW_S = 0.03
-TURN = ("--duration", "2s", "--warmup", "0s", "--gets", "20")
 
 
 @dataclass
-class Host:
-    """In namespaces. Whoever comes over the network is delayed as long as packets are not steered."""
-
-    pid: int
-    path: str
-    port: int = field(default_factory=free_port)
-    gets: int = 0
-    #: With steering, clients ask for what is not there.
-    misses_when_steered: bool = False
+class Ended:
+    code: int
+    out: str
+    said: str
 
     @property
-    def target(self) -> str:
-        return f"exec:nsenter -t {self.pid} -n -m"
+    def step(self) -> dict[str, Any]:
+        [step] = json.loads(self.out)["steps"]
+        return dict(step)
+
+
+@dataclass
+class Rollout:
+    """The command over hosts, with a state of its own."""
+
+    folder: Path
+    plan: str = ""
 
     @property
-    def steers(self) -> bool:
-        queue = Path(f"/proc/{self.pid}/root/sys/class/net/eth0/queues/rx-0/rps_cpus")
-        return int(queue.read_text().replace(",", ""), 16) != 0
+    def env(self) -> dict[str, str]:
+        return {**os.environ, "XDG_STATE_HOME": str(self.folder), "HEADRACE_AGENT": agent_path()}
 
-    async def serve(self) -> None:
-        """The network before it."""
+    def here(self, verb: str, *words: str) -> str:
+        done = headrace("rollout", verb, *words, env=self.env)
+        assert done.returncode == 0, (done.stdout, done.stderr)
+        return done.stdout
 
-        async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            behind_reader, behind = await asyncio.open_unix_connection(self.path)
+    def planned(self, hosts: Sequence[CacheHost], block_s: float) -> Rollout:
+        self.folder.mkdir()
+        groups = "".join(
+            f'[[fleet.groups]]\nhosts = ["{each.name}={each.target}"]\nmemcached = "127.0.0.1:{each.port}"\n'
+            for each in hosts
+        )
+        (self.folder / "fleet.toml").write_text(f"[fleet]\nfan_out = 2\n{groups}")
+        (self.folder / "stages.toml").write_text(STAGES.format(block_s=block_s))
+        files = ("--fleet", str(self.folder / "fleet.toml"), "--stages", str(self.folder / "stages.toml"))
+        self.plan = json.loads(self.here("plan", SETTING, *files, "--json"))["id"]
+        return self
 
-            async def back() -> None:
-                while content := await behind_reader.read(1 << 16):
-                    writer.write(content)
-                writer.close()
-
-            answering = asyncio.create_task(back())
-            while content := await reader.read(1 << 16):
-                if content.startswith(b"get headrace"):
-                    self.gets += 1
-                await asyncio.sleep(0 if self.steers else SLOW_S)
-                behind.write(content)
-            behind.close()
-            await answering
-
-        await asyncio.start_server(one, "127.0.0.1", self.port)
-
-    def drive(self, stop: threading.Event) -> None:
-        """Its clients, who are on the host."""
-        client = Client(self.path)
-        client.store([f"k{number}" for number in range(100)], b"x" * 100)
-        while not stop.wait(0.05):
-            prefix = "other" if self.misses_when_steered and self.steers else "k"
-            client.get([f"{prefix}{number}" for number in range(100)])
-        client.close()
+    @property
+    def status(self) -> dict[str, Any]:
+        return dict(json.loads(self.here("status", self.plan, "--json")))
 
 
-@pytest.fixture
-def host(tmp_path: Path) -> Iterator[Host]:
-    path = str(tmp_path / "socket")
-    # unshare has made them private.
-    script = FORGET_MOUNTS + START.format(path=path)
-    with subprocess.Popen(["unshare", "-n", "-m", "sh", "-ec", script]) as process:
-        until(lambda: Path(path).exists(), process)
-        found, stop = Host(process.pid, path), threading.Event()
-        loop = asyncio.new_event_loop()
-        network = threading.Thread(target=loop.run_forever)
-        network.start()
-        asyncio.run_coroutine_threadsafe(found.serve(), loop).result()
-        clients = threading.Thread(target=found.drive, args=(stop,))
-        clients.start()
-        try:
-            yield found
-        finally:
-            stop.set()
-            clients.join()
-            loop.call_soon_threadsafe(loop.stop)
-            network.join()
-            process.kill()
+@dataclass
+class Everything:
+    """Each command's end, the hosts, and which of them were steered then."""
+
+    folder: Path
+    hosts: dict[str, CacheHost]
+    ended: dict[str, Ended]
+    rollouts: dict[str, Rollout]
 
 
-def judged(host: Host, verb: str, *words: str, folder: Path, blocks: int) -> tuple[int, dict[str, Any], str]:
-    env = {**os.environ, "HEADRACE_STATE": str(folder / "state"), "HEADRACE_AGENT": agent_path()}
-    where = ["--target", host.target, "--memcached", f"127.0.0.1:{host.port}", "-o", str(folder / verb)]
-    with commands.started(verb, *words, *where, *TURN, "--blocks", str(blocks), "--json", env=env) as process:
-        out, error = process.communicate()
-    assert out, error
-    return process.returncode, json.loads(out), error
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Everything]:
+    folder = tmp_path_factory.mktemp("judged")
+    with cache_hosts(folder, ["kept", "misses", "one", "two", "slow"]) as running:
+        hosts = {each.name: each for each in running}
+        hosts["misses"].misses_when_steered = True
+        hosts["slow"].slow_when_steered = True
+        rollouts = {
+            "helps": Rollout(folder / "helps").planned([hosts["one"], hosts["two"]], 3),
+            # A limit is of a stretch of three readings at least.
+            "harms": Rollout(folder / "harms").planned([hosts["slow"]], 4),
+        }
+        words = {
+            "kept": judging(hosts["kept"], "apply", "--judge", folder=folder),
+            "misses": judging(hosts["misses"], "prove", "--live", folder=folder),
+            **{name: ("rollout", "go", each.plan) for name, each in rollouts.items()},
+        }
+        envs = {name: env_of(name, folder) for name in words} | {n: each.env for n, each in rollouts.items()}
+        with contextlib.ExitStack() as stack:
+            commands = {
+                name: stack.enter_context(started(*each, env=envs[name])) for name, each in words.items()
+            }
+            ends = {name: (each.communicate(), each.returncode) for name, each in commands.items()}
+        ended = {name: Ended(code, *texts) for name, (texts, code) in ends.items()}
+        yield Everything(folder, hosts, ended, rollouts)
 
 
-def test_it_is_kept_if_clients_wait_less_and_nothing_else_is_lost(host: Host, tmp_path: Path) -> None:
-    code, found, said = judged(host, "apply", "--judge", "host.rps_cpus@eth0=1", folder=tmp_path, blocks=3)
-    assert code == 0, (found, said)
-    [step] = found["steps"]
-    assert step["effect"]["verdict"] == "better"
-    assert step["effect"]["response"] == "p50"
-    assert step["effect"]["low"] < step["effect"]["ratio"] < step["effect"]["high"] < 0.5
-    assert {each["name"]: each["holds"] for each in step["guards"]} == dict.fromkeys(
+def judging(host: CacheHost, *words: str, folder: Path) -> Sequence[str]:
+    where = ["--target", host.target, "--memcached", f"127.0.0.1:{host.port}"]
+    return [*words, SETTING, *where, "-o", str(folder / f"of-{host.name}"), *TURN, "--json"]
+
+
+def env_of(name: str, folder: Path) -> dict[str, str]:
+    state = str(folder / f"state-{name}")
+    return {**os.environ, "HEADRACE_STATE": state, "HEADRACE_AGENT": agent_path()}
+
+
+def test_it_is_kept_if_clients_wait_less_and_nothing_else_is_lost(found: Everything) -> None:
+    host, ended = found.hosts["kept"], found.ended["kept"]
+    assert ended.code == 0, ended
+    effect = ended.step["effect"]
+    assert effect["verdict"] == "better"
+    assert effect["response"] == "p50"
+    assert effect["low"] < effect["ratio"] < effect["high"] < 0.5
+    assert {each["name"]: each["holds"] for each in ended.step["guards"]} == dict.fromkeys(
         ("hit rate", "evictions", "refused connections", "failed gets"), "holds"
     )
     assert host.steers
-    assert "requests/s; judged by the p50" in said
-    # Nine turns of two seconds and what is around them: nobody else asked for the probe's key.
-    assert 9 * 2 * 20 <= host.gets <= 9 * 4 * 20
-    state = {**os.environ, "HEADRACE_STATE": str(tmp_path / "state"), "HEADRACE_AGENT": agent_path()}
-    commands.headrace("rollback", "--last", "--target", host.target, env=state)
+    assert "requests/s; judged by the p50" in ended.said
+    # Turns of two seconds and what is around them: nobody else asked for the probe's key.
+    assert TURNS * 2 * 20 <= host.gets <= TURNS * 4 * 20
+    env = env_of("kept", found.folder)
+    headrace("rollback", "--last", "--target", host.target, env=env)
     assert not host.steers
 
 
-@pytest.mark.thorough
-def test_a_fall_of_the_hit_rate_is_no_price_for_latency(host: Host, tmp_path: Path) -> None:
-    host.misses_when_steered = True
-    code, found, said = judged(host, "prove", "--live", "host.rps_cpus@eth0=1", folder=tmp_path, blocks=2)
-    assert code == 0, said
-    [step] = found["steps"]
-    assert not step["kept"]
-    assert step["reason"] == "not proven within its limit: hit rate"
-    holds = {each["name"]: each["holds"] for each in step["guards"]}
-    assert holds["hit rate"] == "broken"
-    assert not host.steers
+def test_a_fall_of_the_hit_rate_is_no_price_for_latency(found: Everything) -> None:
+    ended = found.ended["misses"]
+    assert ended.code == 0, ended
+    assert not ended.step["kept"]
+    assert ended.step["effect"]["high"] < 0.5
+    assert ended.step["reason"] == "not proven within its limit: hit rate"
+    assert {each["name"]: each["holds"] for each in ended.step["guards"]}["hit rate"] == "broken"
+    assert not found.hosts["misses"].steers
+
+
+def test_over_a_fleet_what_helps_is_promoted_and_can_be_taken_back(found: Everything) -> None:
+    assert found.ended["helps"].code == 0, found.ended["helps"]
+    rollout, both = found.rollouts["helps"], [found.hosts["one"], found.hosts["two"]]
+    status = rollout.status
+    assert status["is_finished"]
+    assert all(each.steers for each in both)
+    verdict = status["stages"]["all"]["verdict"]
+    assert verdict["is_win"]
+    assert verdict["reason"].startswith("p50 of the probe's gets is lower: ")
+    pair = next(each for each in status["events"] if each["kind"] == "pair")
+    assert pair["on"]["watched"]["hit rate"] == 100
+    assert pair["on"]["queries"] > 0
+    rollout.here("abort", rollout.plan)
+    assert not any(each.steers for each in both)
+
+
+def test_over_a_fleet_what_harms_is_taken_back_at_once(found: Everything) -> None:
+    assert found.ended["harms"].code == 13, found.ended["harms"]
+    assert not found.hosts["slow"].steers
+    why = found.rollouts["harms"].status["aborting"]
+    assert "in the middle of the probe's gets" in why
+    assert "recovered" in why

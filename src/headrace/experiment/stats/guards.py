@@ -12,22 +12,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from headrace.base.intervals import Interval, arithmetic
+from headrace.base.watched import Watched
 
 
 class Holds(StrEnum):
     YES = "holds"
     NO = "broken"
     UNKNOWN = "not enough data"
-
-
-@dataclass(frozen=True)
-class Watched:
-    """What is guarded. ``worse`` is 1 where more is worse, -1 where less is; ``limit`` by how much at most."""
-
-    name: str
-    unit: str
-    worse: int
-    limit: float
 
 
 @dataclass(frozen=True)

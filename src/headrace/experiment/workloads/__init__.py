@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from headrace.base.errors import PlanError
 from headrace.base.meant import meant
 from headrace.base.model import Option, ServerLogin, Tool
+from headrace.base.watched import OF_CACHES
 from headrace.experiment.workloads import options as _options
 from headrace.experiment.workloads.apply import Apply
 from headrace.experiment.workloads.drive.check import Finding
@@ -19,7 +20,7 @@ from headrace.experiment.workloads.memcached import Memcached
 from headrace.experiment.workloads.observe import Observe
 from headrace.experiment.workloads.oltp import Oltp
 from headrace.experiment.workloads.options import OptionDoc
-from headrace.experiment.workloads.probe import GUARDS, Probe, guarded
+from headrace.experiment.workloads.probe import Probe, guarded
 from headrace.experiment.workloads.replay import Replay
 from headrace.experiment.workloads.sql import Sql
 from headrace.experiment.workloads.sysbench_fileio import SysbenchFileio
@@ -46,6 +47,9 @@ __all__ = [
     "tools",
     "watches",
 ]
+
+#: What a change must not cost, beside the response, where the workload watches it.
+GUARDS = OF_CACHES
 
 _Kind = type[
     Oltp | Sql | Tpcc | Replay | Apply | Memcached | Fio | SysbenchFileio | SysbenchOltp | Observe | Probe

@@ -17,12 +17,12 @@ from headrace.base import received
 from headrace.base.errors import HeadraceError, WorkloadFailed
 from headrace.base.model import Tool, Value
 from headrace.base.whole import read_plain
-from headrace.experiment.stats.guards import Watched
 from headrace.experiment.workloads import tables
 from headrace.experiment.workloads.options import Options
 from headrace.experiment.workloads.workload import Context, Measurement
 from headrace.host.memcached.probe import EVERY_S, LEAST_PER_S
-from headrace.host.memcached.probed import Gets, Reading, Restarted, argv, between, parsed
+from headrace.host.memcached.probed import Gets, Reading, Reset, argv, between, costs, parsed
+from headrace.host.memcached.probing import IDLE_PER_S
 from headrace.host.target import Target, to_the_end
 from headrace.host.target.clock import read_clock
 from headrace.host.target.local import LocalTarget
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 #: After its time the probe waits for its last answers.
 ENDING_S = 20.0
+#: The window begins with a second of gets, which may come a little after the warm-up.
+TAIL_S = 0.5
 #: What others asked of the server, and what the probe did.
 CLIENTS, PROBE = "clients", "probe"
 LINES = "probe-window.jsonl"
@@ -39,14 +41,6 @@ LINES = "probe-window.jsonl"
 JITTER_NS = 100_000_000
 #: Of the time between two readings.
 HALF_NS = round(EVERY_S * 1e9) // 2
-#: With fewer requests a second a server is idle: what it answers then is not what its clients wait for.
-IDLE_PER_S = 20.0
-HITS = Watched("hit rate", "points", -1, 1.0)
-EVICTIONS = Watched("evictions", "per 1,000 requests", 1, 1.0)
-REFUSED = Watched("refused connections", "per 1,000 requests", 1, 0.1)
-FAILED = Watched("failed gets", "per 1,000 of the probe", 1, 1.0)
-#: What a change of the host must not cost, whatever it does to latency.
-GUARDS = (HITS, EVICTIONS, REFUSED, FAILED)
 
 
 class ProbeOptions(Options):
@@ -84,7 +78,7 @@ class Probe:
 
     async def run(self, context: Context) -> Measurement:
         """Gets during warm-up and window. Raises WorkloadFailed with why the server is not asked."""
-        total_s = context.warmup_s + context.seconds + 1
+        total_s = context.warmup_s + context.seconds + TAIL_S
         path, said = context.raw / LINES, context.raw / "probe.stderr"
         clock = await read_clock(context.target)
         process = await LocalTarget().spawn(
@@ -146,7 +140,7 @@ def measured(lines: Sequence[Gets | Reading], context: Context, offset_ns: int =
         rate = _rate(read)
         words = f"its clients asked for {rate:.1f} keys/s (idle below {IDLE_PER_S:g})"
         invalid: tuple[str, ...] = (words,) if rate < IDLE_PER_S else ()
-    except Restarted as error:
+    except Reset as error:
         invalid = (str(error),)
     rows = [
         *_of_clients(readings, start_ns),
@@ -158,7 +152,7 @@ def measured(lines: Sequence[Gets | Reading], context: Context, offset_ns: int =
 
 
 def guarded(trial: Path, warmup_s: float) -> dict[str, float | None]:
-    """What a change must not cost, of a trial after its warm-up: ``GUARDS`` by name, as far as it is known."""
+    """What a change must not cost, of a trial after its warm-up: by name, as far as it is known."""
     try:
         lines = list(lines_of(trial / "raw" / LINES))
     except OSError:
@@ -168,16 +162,11 @@ def guarded(trial: Path, warmup_s: float) -> dict[str, float | None]:
     begin_ns = (seconds[0][0] if seconds else 0) + round(warmup_s * 1e9) - JITTER_NS
     failed = sum(len(gets.failed_ns) for at, gets in seconds if at >= begin_ns)
     asked = failed + sum(len(gets.answered_ns) for at, gets in seconds if at >= begin_ns)
-    found: dict[str, float | None] = {FAILED.name: 1000 * failed / asked if asked else None}
     own = [each for each in readings if each.t_ns >= begin_ns]
-    with contextlib.suppress(Restarted):
+    with contextlib.suppress(Reset):
         if len(own) > 1:
-            counts = between(own)
-            hits = counts.hit_rate
-            found[HITS.name] = 100 * hits if hits is not None else None
-            found[EVICTIONS.name] = counts.per_1000(counts.evictions)
-            found[REFUSED.name] = counts.per_1000(counts.refused)
-    return found
+            return costs(between(own), failed, asked)
+    return costs(None, failed, asked)
 
 
 def _rate(readings: Sequence[Reading]) -> float:
@@ -195,7 +184,7 @@ def _of_clients(readings: Sequence[Reading], start_ns: int) -> Iterator[dict[str
     for one, other in pairwise(readings):
         try:
             counts = between((one, other))
-        except Restarted:
+        except Reset:
             continue
         yield {
             "t_s": (one.t_ns - start_ns) / 1e9,

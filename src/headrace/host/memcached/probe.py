@@ -6,7 +6,8 @@ which nobody stores: nothing is written, each get is a miss, and readings say ho
 
 ``python -m headrace.host.memcached.probe ADDRESS GETS_PER_S SECONDS``; with 0 seconds it ends with its reader.
 Standard output has a JSON line for each second of gets (``gets``: ns each that was answered, ``failed``: ns each
-that was not) and for each reading (``stats``, and ``asked``: gets until then), all of them with ``t_ns``.
+that was not) and for each reading (``stats``, and ``asked``: gets until then), all of them with ``t_ns``
+and ``steady_ns``, the same time by a clock that nobody sets.
 """
 
 from __future__ import annotations
@@ -151,7 +152,9 @@ class Printed:
 
     def line(self, **content: object) -> None:
         with self._lock:
-            sys.stdout.write(json.dumps({"t_ns": time.time_ns(), **content}) + "\n")
+            sys.stdout.write(
+                json.dumps({"t_ns": time.time_ns(), "steady_ns": time.monotonic_ns(), **content}) + "\n"
+            )
             sys.stdout.flush()
 
 

@@ -8,11 +8,16 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from headrace.base.received import ANY, an_object, number
+from headrace.base.watched import EVICTIONS, FAILED, HITS, REFUSALS
 from headrace.host.memcached.probe import REFUSED, requests
 
 
-class Restarted(Exception):
+class Reset(Exception):
     """Its counters began again: the stretch says nothing."""
+
+
+class Restarted(Reset):
+    """They did because the server did."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +27,8 @@ class Reading:
     t_ns: int
     asked: float
     counters: dict[str, float]
+    #: By a clock that nobody sets, the same for all programs of the machine; 0 where an older probe ran.
+    steady_ns: int = 0
 
 
 @dataclass(frozen=True)
@@ -31,6 +38,7 @@ class Gets:
     t_ns: int
     answered_ns: tuple[int, ...]
     failed_ns: tuple[int, ...]
+    steady_ns: int = 0
 
 
 @dataclass(frozen=True)
@@ -66,24 +74,26 @@ def parsed(line: str) -> Reading | Gets | Unanswered:
     """A line of a probe. Raises BadContent for what is none."""
     content = an_object(line, ANY)
     t_ns = int(number(content.get("t_ns"), least=0))
+    steady_ns = int(number(content.get("steady_ns", 0), least=0))
     if "gets" in content:
         each = ([int(number(one, least=0)) for one in content[name]] for name in ("gets", "failed"))
         answered, failed = each
-        return Gets(t_ns, tuple(answered), tuple(failed))
+        return Gets(t_ns, tuple(answered), tuple(failed), steady_ns)
     if not (stats := content.get("stats")):
         return Unanswered(t_ns, str(content.get("why") or "it was not read"))
     counters = {str(name): number(value, least=0) for name, value in stats.items()}
-    return Reading(t_ns, number(content.get("asked"), least=0), counters)
+    return Reading(t_ns, number(content.get("asked"), least=0), counters, steady_ns)
 
 
 def between(readings: Sequence[Reading]) -> Counts:
-    """From the first to the last of them; at least two. Raises Restarted."""
+    """From the first to the last of them; at least two. Raises Reset."""
     for one, other in pairwise(readings):
-        names = ("uptime", "cmd_get", "cmd_set")
-        if any(other.counters.get(name, 0.0) < one.counters.get(name, 0.0) for name in names):
-            raise Restarted("memcached was restarted, or its counters were reset")
-        if one.counters.get("pid") != other.counters.get("pid"):
+        is_younger = other.counters.get("uptime", 0.0) < one.counters.get("uptime", 0.0)
+        if is_younger or one.counters.get("pid") != other.counters.get("pid"):
             raise Restarted("memcached was restarted")
+        names = ("cmd_get", "cmd_set")
+        if any(other.counters.get(name, 0.0) < one.counters.get(name, 0.0) for name in names):
+            raise Reset("memcached's counters were reset")
     first, last = readings[0], readings[-1]
     ours = last.asked - first.asked
 
@@ -99,6 +109,17 @@ def between(readings: Sequence[Reading]) -> Counts:
         # One of the two names, by version, for the same event.
         refused=max(grown(name) for name in REFUSED),
     )
+
+
+def costs(counts: Counts | None, failed: float, asked: float) -> dict[str, float | None]:
+    """``OF_CACHES`` by name, as far as it is known. ``failed`` gets, of so many ``asked``, are the probe's."""
+    found: dict[str, float | None] = {FAILED.name: 1000 * failed / asked if asked else None}
+    if counts is not None:
+        hits = counts.hit_rate
+        found[HITS.name] = 100 * hits if hits is not None else None
+        found[EVICTIONS.name] = counts.per_1000(counts.evictions)
+        found[REFUSALS.name] = counts.per_1000(counts.refused)
+    return found
 
 
 def argv(address: str, per_s: float, seconds: float) -> list[str]:

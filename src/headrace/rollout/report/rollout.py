@@ -44,7 +44,7 @@ def plan_parts(plan: Plan) -> Iterator[Part]:
         ("stage", ""),
         ("host", ""),
         ("is", ""),
-        ("queries/s", "n"),
+        (plan.load_unit, "n"),
         ("change", "wrap"),
         ("restart", "wrap"),
     )
@@ -85,7 +85,7 @@ def _method(plan: Plan) -> Iterator[str]:
         )
     if idle:
         yield (
-            f"Only watched, not judged, because fewer than {idle_per_s:g} queries/s are too few to compare "
+            f"Only watched, not judged, because fewer than {idle_per_s:g} {plan.load_unit} are too few to compare "
             f"times: {', '.join(idle)}."
         )
     if quiet:
@@ -153,11 +153,15 @@ def _method_of_pairs(plan: Plan) -> Iterator[str]:
         f"Stages in service: pairs of blocks of {timing.block_s:g} s with and without the change on the same "
         f"host, in random order, {timing.wash_s:g} s left out after each switch."
     )
+    limits = [f"{each.name} by no more than {each.limit:g} {each.unit}" for each in question.watched]
+    also = f" and nothing else to get worse by more than its limit ({'; '.join(limits)})" if limits else ""
     yield (
-        f"Promoted when time per query is proven to rise by less than {rule.margin:.0%}, tested after "
+        f"Promoted when {question.response} is proven to rise by less than {rule.margin:.0%}{also}, tested after "
         f"{looks} pairs, wrong at most {rule.alpha:.1%} of the time; undecided after {rule.looks[-1]} is "
         "inconclusive."
     )
+    if plan.of_caches:
+        yield f"The probe runs here: {', '.join(_probes(plan))}."
     yield (
         "Undone on all hosts as soon as harm is proven (tested after each pair, wrong at most "
         f"{question.harm_alpha:.1%} of the time per stage), or a limit is passed that the host recovers from "
@@ -167,6 +171,13 @@ def _method_of_pairs(plan: Plan) -> Iterator[str]:
         f"Then each host is watched for {timing.soak_s:g} s and keeps the change. A host that loses contact with "
         f"this command for {timing.lease_s:g} s undoes every unconfirmed change."
     )
+
+
+def _probes(plan: Plan) -> Iterator[str]:
+    """What the probe costs each server."""
+    for member in plan.members.values():
+        share = f"{member.gets_per_s / member.per_s:.2%} of its requests" if member.per_s else "it is idle"
+        yield f"{member.name} {member.gets_per_s:.3g} gets/s ({share})"
 
 
 def _left_out(plan: Plan) -> Iterator[Part]:
