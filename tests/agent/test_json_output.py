@@ -34,6 +34,7 @@ SELECT a FROM t WHERE b = 1;
 HERE = [
     ("report", "--self-check", "--studies", "100", "--rollouts"),
     ("hunt", "--from", "db1.hunt"),
+    ("propose", "--from", "db1.hunt"),
     ("digest", "slow.log"),
     ("digest", "compare", "slow.log", "slow.log"),
     ("digest", "both-ends", "slow.log", "slow.log"),

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "Look": ("hunt", "top", "facts", "doctor", "fleet", "serve", "collect", "rules", "knobs", "latencies"),
     "Test": (
-        *("demo", "run", "prove", "tune", "status", "report", "compare", "plan"),
+        *("demo", "run", "propose", "prove", "tune", "status", "report", "compare", "plan"),
         *("import", "watch", "lab"),
     ),
     "Change": ("apply", "rollback", "rollout", "verify"),
@@ -45,6 +45,9 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
     },
     "experiment.commands.prove": {
         "prove": "Test the fixes for findings on a workload; keep what is proven.",
+    },
+    "experiment.commands.propose": {
+        "propose": "A whole configuration for this server, each line with its reason.",
     },
     "change.commands.changes": {
         "apply": "Change settings of a live host, reversibly.",

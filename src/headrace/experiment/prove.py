@@ -185,7 +185,19 @@ class Bench:
         is_numbered: bool = False,
     ) -> ExperimentFolder:
         make_folder(self.folder)
-        text = self._plan_text(name, treatments, settings, blocks, least_s)
+        decided: dict[str, Any] = {}
+        if self.minutes is not None and blocks > 1 and self.response == "throughput":
+            decided = {"until_decided": True, "minutes": self.minutes}
+        text = plan_text(
+            self.plan,
+            name,
+            treatments,
+            settings,
+            blocks,
+            allow_weaker=self.allow_weaker,
+            decided=decided,
+            least_s=least_s,
+        )
         if is_numbered:
             name = self._free(name, text)
         path = self.folder / f"{name}.toml"
@@ -200,43 +212,44 @@ class Bench:
         plans_there = ((own, self.folder / own / "plan.toml") for own in names)
         return next(own for own, there in plans_there if _text_of(there) in ("", text))
 
-    def _plan_text(
-        self,
-        name: str,
-        treatments: Mapping[str, Mapping[str, Value]],
-        settings: Mapping[str, Value],
-        blocks: int,
-        least_s: float,
-    ) -> str:
-        plan = self.plan
-        workload = plan.workload.model_dump(mode="json")
-        workload["seconds"] = max(workload["seconds"], least_s)
-        named = {treatment: own for treatment, own in treatments.items() if own}
-        decided: dict[str, Any] = {}
-        if self.minutes is not None and blocks > 1 and self.response == "throughput":
-            decided = {"until_decided": True, "minutes": self.minutes}
-        content = {
-            "name": f"{plan.name}-{name}",
-            "target": plan.target.model_dump(mode="json", exclude_none=True),
-            **({"machine": plan.machine.model_dump(mode="json", exclude_none=True)} if plan.machine else {}),
-            "design": {
-                "kind": "cumulative",
-                "baseline": AS_IS,
-                "blocks": blocks,
-                **decided,
-                "seed": plan.design.seed,
-                "alpha": plan.design.alpha,
-                "equivalence": plan.design.equivalence,
-                "allow_weaker_durability": [*plan.design.allow_weaker_durability, *self.allow_weaker],
-                "rungs": {t: [bundle_name(t)] if own else [] for t, own in treatments.items()},
-            },
-            "workload": workload,
-            "volume": plan.volume.model_dump(mode="json"),
-            "server": plan.server.model_dump(mode="json", exclude_none=True),
-            "base": {**plan.base, **settings},
-            "bundles": {bundle_name(t): dict(own) for t, own in named.items()},
-        }
-        return tomli_w.dumps(content)
+
+def plan_text(
+    plan: plans.Plan,
+    name: str,
+    treatments: Mapping[str, Mapping[str, Value]],
+    settings: Mapping[str, Value],
+    blocks: int,
+    *,
+    allow_weaker: Iterable[str] = (),
+    decided: Mapping[str, Any] | None = None,
+    least_s: float = 0.0,
+) -> str:
+    """A plan file for treatments, the first of them the baseline, on the workload and the machine of ``plan``."""
+    workload = plan.workload.model_dump(mode="json")
+    workload["seconds"] = max(workload["seconds"], least_s)
+    named = {treatment: own for treatment, own in treatments.items() if own}
+    content = {
+        "name": f"{plan.name}-{name}",
+        "target": plan.target.model_dump(mode="json", exclude_none=True),
+        **({"machine": plan.machine.model_dump(mode="json", exclude_none=True)} if plan.machine else {}),
+        "design": {
+            "kind": "cumulative",
+            "baseline": next(iter(treatments)),
+            "blocks": blocks,
+            **(decided or {}),
+            "seed": plan.design.seed,
+            "alpha": plan.design.alpha,
+            "equivalence": plan.design.equivalence,
+            "allow_weaker_durability": [*plan.design.allow_weaker_durability, *allow_weaker],
+            "rungs": {t: [bundle_name(t)] if own else [] for t, own in treatments.items()},
+        },
+        "workload": workload,
+        "volume": plan.volume.model_dump(mode="json"),
+        "server": plan.server.model_dump(mode="json", exclude_none=True),
+        "base": {**plan.base, **settings},
+        "bundles": {bundle_name(t): dict(own) for t, own in named.items()},
+    }
+    return tomli_w.dumps(content)
 
 
 def live_options(finding: Finding, facts: HostFacts, allow_weaker: Iterable[str] = ()) -> list[Settings]:

@@ -139,12 +139,12 @@ def hunt(
     if source:
         paths = _files(source)
         _print_saved(paths, limits, as_json=as_json, brief=brief, everything=everything)
-        found = _examine(paths[0], limits) if save or page else None
+        found = examined(paths[0], limits) if save or page else None
     else:
         from headrace.hunt.ladder.ladder import remembered
 
         limits = replace(limits, alone_ms={**remembered(target), **limits.alone_ms})
-        found = hunts.examine(_watch(target, seconds, login, limits, profile, thorough, host_only, alone))
+        found = hunts.examine(watched(target, seconds, login, limits, profile, thorough, host_only, alone))
         # `headrace apply` and `headrace prove` resolve finding ids against this.
         write(found.snapshot, last_path())
         if brief and not as_json:
@@ -228,7 +228,7 @@ def _print_saved(
         for number, path in enumerate(paths):
             if number:
                 stdout().rule()
-            say(page_of(_examine(path, limits), everything=everything), as_json=False)
+            say(page_of(examined(path, limits), everything=everything), as_json=False)
 
 
 def _line_and_cause(hunt: Hunt) -> tuple[Any, tuple[str, dict[str, str], str]]:
@@ -271,10 +271,10 @@ def _judge_all(paths: list[Path], limits: Measured, tell: Callable[[Hunt], T]) -
 
 
 def _judge(path: Path, limits: Measured, tell: Callable[[Hunt], T]) -> T:
-    return tell(_examine(path, limits))
+    return tell(examined(path, limits))
 
 
-def _examine(path: Path, limits: Measured) -> Hunt:
+def examined(path: Path, limits: Measured) -> Hunt:
     """A saved host; ``limits`` override the saved ones."""
     from headrace.hunt import hunt as hunts
 
@@ -292,7 +292,7 @@ def _examine(path: Path, limits: Measured) -> Hunt:
     )
 
 
-def _watch(
+def watched(
     target: str,
     seconds: float,
     login: ServerLogin,

@@ -115,12 +115,12 @@ def growth(evidence: Evidence) -> tuple[float, float]:
     most = min(pool + idle, SHARE_OF_MEMORY * total)
     if evidence.has_variable("innodb_buffer_pool_size_max"):  # MariaDB 10.11.12: set at the start
         most = min(most, evidence.number("innodb_buffer_pool_size_max"))
-    step = _step(evidence)
+    step = step_bytes(evidence)
     enough = -(-ROOM_BESIDE_DATA * evidence.data_bytes // step) * step
     return max(min(most // step * step, enough), pool), idle
 
 
-def _step(evidence: Evidence) -> float:
+def step_bytes(evidence: Evidence) -> float:
     """The server rounds the pool up to whole chunks in every instance."""
     chunk = parts = 0.0
     if evidence.has_variable("innodb_buffer_pool_chunk_size"):
@@ -143,7 +143,7 @@ def bytes_there(evidence: Evidence) -> float:
 
 def that_fits(evidence: Evidence) -> float:
     """The largest pool that the server's memory allows next to its sessions, in whole steps."""
-    step = _step(evidence)
+    step = step_bytes(evidence)
     most = SHARE_OF_MEMORY * memory_bytes(evidence)
     # Without a look at the process or the sessions the share has to do.
     with contextlib.suppress(NotEnough, HostUnknown):

@@ -69,7 +69,7 @@ def capacity_bytes(evidence: Evidence) -> float:
     return evidence.number("innodb_log_file_size") * files
 
 
-def _setting(evidence: Evidence, capacity: float) -> dict[str, Value]:
+def setting(evidence: Evidence, capacity: float) -> dict[str, Value]:
     """The knob of this version for a capacity, in whole GiB or MiB; never more than the disk has room for."""
     room = (evidence.data_file_system or {}).get("available_bytes") if evidence.has_host else None
     if room is not None:
@@ -114,7 +114,7 @@ def wanted_bytes(evidence: Evidence) -> float:
 
 def _larger(evidence: Evidence, label: str = "") -> Remedy:
     """The knob of this version for that size, or why it cannot be had."""
-    settings = _setting(evidence, wanted_bytes(evidence))
+    settings = setting(evidence, wanted_bytes(evidence))
     if all(
         evidence.has_variable(n.partition(".")[2]) and evidence.number(n.partition(".")[2]) >= float(str(v))
         for n, v in settings.items()
