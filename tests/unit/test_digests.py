@@ -74,7 +74,7 @@ events_of_any_kind = some.lists(
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(events=events_of_any_kind, cut=some.integers(0, 40), narrow=some.sampled_from([1, 2, 4]))
 def test_any_two_parts_merge_to_the_whole(events: list[Event], cut: int, narrow: int) -> None:
     # Slices nest: a part with narrower ones adds up to the wider of the other.

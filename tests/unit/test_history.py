@@ -19,6 +19,7 @@ from headrace.experiment.stats import audit
 from headrace.experiment.stats.history import Change, History, Point, watch
 from headrace.experiment.stats.trials import TrialResponse
 from tests.commands import headrace
+from tests.json_numbers import numbers_as_text
 from tests.synthetic import Shape, make
 
 ALPHA = 0.05
@@ -236,6 +237,8 @@ def test_an_experiment_without_trials_is_nothing_measured(tmp_path: Path) -> Non
 def test_the_audit_holds_here_and_on_an_experiment(tmp_path: Path) -> None:
     simulated = headrace("report", "--self-check", "--studies", "100", "--json")
     assert simulated.returncode == 0, simulated.stderr
+    # What a rate is of is a text.
+    assert [text for text in numbers_as_text(json.loads(simulated.stdout)) if ".detail" not in text] == []
     rates = json.loads(simulated.stdout)["rates"]
     assert {rate["what"].partition(":")[0] for rate in rates} == {
         "run", "choice", "compare", "power", "intervals", "effects", "factors", "power of a factor", "race",

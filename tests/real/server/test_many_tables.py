@@ -59,7 +59,10 @@ def by_copies(server: Server) -> None:
         copy.chmod(0o644)
 
 
-@pytest.mark.parametrize(("kind", "make"), [("mariadb", by_copies), ("mysql-8.0", by_statements)])
+@pytest.mark.parametrize(
+    ("kind", "make"),
+    [("mariadb", by_copies), pytest.param("mysql-8.0", by_statements, marks=pytest.mark.thorough)],
+)
 def test_none_of_many_tables_is_opened(folder: Path, kind: str, make: Callable[[Server], None]) -> None:
     with started(kind, folder / kind, *FAST) as server:
         server.sql("CREATE DATABASE shop", f"CREATE TABLE shop.t0 {TABLE}")

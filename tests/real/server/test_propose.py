@@ -13,7 +13,7 @@ from tests.loads import load, spec
 from tests.servers import Server, open_folder, started
 
 
-@pytest.fixture(params=["mariadb", "mysql"])
+@pytest.fixture(params=["mariadb", pytest.param("mysql", marks=pytest.mark.thorough)])
 def server(request: pytest.FixtureRequest) -> Iterator[Server]:
     with (
         open_folder() as folder,

@@ -218,10 +218,12 @@ def larger_than_memory(evidence: Evidence) -> Iterator[Match]:
     in_group = limit is not None and limit <= total
     if pool < (TOO_LARGE_IN_GROUP if in_group else TOO_LARGE) * total:
         return
+    said = f"takes {size(pool)} of the {size(total)} available to the server ({share(pool / total)})."
+    if pool > total:
+        said = f"may grow to {size(pool)}, and only {size(total)} is available to the server."
     yield Match(
         "",
-        f"the buffer pool takes {size(pool)} of the {size(total)} available to the server "
-        f"({share(pool / total)}).",
+        f"the buffer pool {said}",
         (
             number("innodb_buffer_pool_size", size(pool)),
             number("memory without other servers', or the control group's limit", size(total)),
