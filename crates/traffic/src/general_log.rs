@@ -256,9 +256,10 @@ impl<'n> Parser<'n> {
         thread: u64,
         command: &[u8],
         argument: &[u8],
+        is_cut: bool,
         sink: &mut impl Sink,
     ) -> anyhow::Result<()> {
-        self.event(&Prefix { time, thread, command, length: 0 }, argument, false, sink)
+        self.event(&Prefix { time, thread, command, length: 0 }, argument, is_cut, sink)
     }
 
     /// The line after `from` that begins an event. `None` if there is none in the buffer; then the number is where to
@@ -339,8 +340,12 @@ impl<'n> Parser<'n> {
             return Ok(Some(at));
         };
         self.coverage.bytes += end as u64;
-        let whole = without_banners(&text[..end]);
-        let is_followed_by_banner = whole.len() < end;
+        let whole = &text[..end];
+        // DOS ends a text with one more letter.
+        let whole =
+            if at_end && end == text.len() { whole.strip_suffix(b"\x1a").unwrap_or(whole) } else { whole };
+        let whole = without_banners(whole);
+        let is_followed_by_banner = whole.len() + 1 < end;
         let argument = whole.get(prefix.length..).unwrap_or_default();
         // Where a container writes both of its logs to one stream, lines of the error log follow a statement.
         let (argument, other_lines) = slow_log::without_other_lines(argument);

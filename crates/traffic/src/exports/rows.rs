@@ -178,7 +178,7 @@ impl<'n> Rows<'n> {
         let mut event = Event::new(timed.start_ns(), session, command);
         event.connection = who.thread;
         event.text = if command == Command::Query { text } else { b"" };
-        event.is_cut = record.is_cut;
+        event.is_cut = record.is_cut || is_shortened(text);
         event.response_ns = timed.response_ns;
         (event.user, event.host, event.database) = (who.user, who.host, who.database);
         event.measures = measures;
@@ -225,7 +225,15 @@ impl<'n> Rows<'n> {
         };
         // Threads of several servers must not be taken for each other's.
         let thread = sessions::session(server, thread);
-        self.general.entry(time, thread, command, decoded.as_deref().unwrap_or(argument), &mut give)?;
+        let argument = decoded.as_deref().unwrap_or(argument);
+        self.general.entry(
+            time,
+            thread,
+            command,
+            argument,
+            record.is_cut || is_shortened(argument),
+            &mut give,
+        )?;
         self.coverage.unknown_databases += unknown;
         Ok(Ok(()))
     }
@@ -313,4 +321,10 @@ fn flag(text: &[u8]) -> Option<u64> {
 /// Without a thread, all of one user and host count as one session.
 fn by_name(user: &[u8], host: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(&[user, b"@", host].concat()) | 1 << 63
+}
+
+/// Whether a page showed only the beginning of a statement: none ends in three dots.
+fn is_shortened(text: &[u8]) -> bool {
+    let text = text.trim_ascii_end();
+    text.ends_with(b"...") || text.ends_with("\u{2026}".as_bytes())
 }

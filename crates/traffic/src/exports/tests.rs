@@ -366,6 +366,19 @@ fn commands_blobs_and_rows_of_the_general_log() {
                    2024-05-01 10:11:01.500000,app[app] @ web [10.0.0.1],11,1,Init DB,shop\n\
                    2024-05-01 10:11:01.600000,app[app] @ web [10.0.0.1],11,1,Query,\"select\n1\"\n";
     assert_eq!(texts(&events(general)), [("app@web/shop", "InitDb"), ("app@web/shop", "select\n1")]);
+    for (text, is_cut) in [("select 1", false), ("select a from...", true), ("select a from\u{2026}", true)] {
+        let row = "2024-05-01 10:11:01.600000,app[app] @ web [10.0.0.1],11,1,Query,";
+        let (names, _) = general.split_once('\n').unwrap();
+        for export in [format!("{names}\n{row}{text}\n"), format!("{NAMES}\n{ROW}\t{text}\t11\n")] {
+            let mut cut = Vec::new();
+            let mut sink = |event: &Event<'_>| {
+                cut.push(event.is_cut);
+                Ok(())
+            };
+            read(export.into_bytes(), Cursor::new(b""), "x", false, &mut sink).unwrap();
+            assert_eq!(cut, [is_cut], "{text}");
+        }
+    }
 }
 
 const SUMMARY: &str = "SCHEMA_NAME,DIGEST,DIGEST_TEXT,COUNT_STAR,SUM_TIMER_WAIT,MIN_TIMER_WAIT,MAX_TIMER_WAIT,SUM_LOCK_TIME,SUM_ERRORS,SUM_ROWS_SENT,SUM_NO_INDEX_USED,FIRST_SEEN,LAST_SEEN,QUANTILE_95,QUANTILE_99,QUANTILE_999,QUERY_SAMPLE_TEXT,QUERY_SAMPLE_SEEN,QUERY_SAMPLE_TIMER_WAIT\n\

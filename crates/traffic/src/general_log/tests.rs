@@ -284,6 +284,12 @@ fn lines_that_end_with_a_return_alone_are_read_wherever_they_begin() {
 }
 
 #[test]
+fn the_letter_at_the_end_of_a_text_of_dos_is_none_of_the_log() {
+    let (events, coverage) = parsed(format!("{MYSQL}\x1a").as_bytes());
+    assert_eq!((events.len(), coverage.damaged, coverage.skipped_bytes), (9, 0, 0), "{coverage:?}");
+}
+
+#[test]
 fn lines_of_the_error_log_behind_a_statement_are_none_of_it() {
     let error =
         "2026-11-30T00:05:41.278641Z 0 [System] [MY-013602] [Server] Channel mysql_main configured.\n";

@@ -4,6 +4,7 @@ use std::io;
 
 use memchr::{memchr, memmem};
 
+use crate::pieces;
 use crate::rewritten::Rewrite;
 
 /// What a text has for the end of a line.
@@ -80,8 +81,43 @@ fn wrapped(head: &[u8]) -> Option<usize> {
         }
         is_told |= OF_HEADERS.iter().any(|mark| memmem::find(next, mark).is_some());
     }
-    let width = width.filter(|width| is_told && WIDTHS.contains(width))?;
-    lines.iter().all(|line| characters(line) <= width).then_some(width)
+    match width.filter(|width| is_told && WIDTHS.contains(width)) {
+        Some(width) => lines.iter().all(|line| characters(line) <= width).then_some(width),
+        // Before MySQL 5.1, the statement stands behind the header.
+        None => of_statements(&lines),
+    }
+}
+
+/// The same where no line of a header is so wide: every line of a statement that goes on is as long as the longest of all,
+/// and two of them follow each other, which no statement's own lines do.
+fn of_statements(lines: &[&[u8]]) -> Option<usize> {
+    let width = lines.iter().map(|line| characters(line)).max().filter(|width| WIDTHS.contains(width))?;
+    let (mut is_told, mut before) = (false, false);
+    for pair in lines.windows(2) {
+        let [line, next] = pair else { continue };
+        let is_statement = !begins_own(line) || is_stamp(line) || line.starts_with(b"\t\t");
+        let goes_on = is_statement
+            && !next.is_empty()
+            && !begins_own(next)
+            && !pieces::is_of_banner(line)
+            && !pieces::is_of_banner(next);
+        if goes_on && characters(line) != width {
+            return None;
+        }
+        is_told |= goes_on && before;
+        before = goes_on;
+    }
+    is_told.then_some(width)
+}
+
+/// Whether a line of a general log, or one that a shipper wrote, begins here: with a moment.
+fn is_stamp(text: &[u8]) -> bool {
+    let form = b"0000-00-00T00";
+    text.len() >= form.len()
+        && form.iter().zip(text).all(|(wanted, byte)| match wanted {
+            b'0' => byte.is_ascii_digit(),
+            _ => wanted == byte,
+        })
 }
 
 /// Of a text in UTF-8.
@@ -91,7 +127,8 @@ fn characters(text: &[u8]) -> usize {
 
 /// Whether a line cannot be what another one was broken into.
 fn begins_own(text: &[u8]) -> bool {
-    [&b"# "[..], b"SET timestamp=", b"use "].iter().any(|own| text.starts_with(own))
+    [&b"# "[..], b"SET timestamp=", b"use ", b"\t\t"].iter().any(|own| text.starts_with(own))
+        || is_stamp(text)
 }
 
 /// Gives the usual ends of lines.
@@ -252,6 +289,25 @@ mod tests {
             let restored = Ends::Wrapped(own.len()).restored(text.as_bytes());
             assert_eq!(String::from_utf8_lossy(&restored).replace('\r', ""), log);
         }
+        // Only statements are so wide, of a slow log or of a general one.
+        let long = "select a, bb, ccc from dddd join eeeee using (ffffff) where ggggggg = 1 and hhhhhhhh = 2 limit 9;";
+        let slow =
+            format!("# Query_time: 0.1  Lock_time: 0\nSET timestamp=1;\n{long}\n# Query_time: 0.2\n{long}\n");
+        let general =
+            format!("2026-11-30T12:00:00.1Z\t    5 Query\t{long}\n2026-11-30T12:00:01.1Z\t    5 Quit\t\n");
+        for text in [slow, general] {
+            let pieces = |line: &str| {
+                let parts = line.as_bytes().chunks(40).map(String::from_utf8_lossy).collect::<Vec<_>>();
+                parts.join("\n") + "\n"
+            };
+            let broken: String = text.lines().map(pieces).collect();
+            assert_eq!(Ends::of(broken.as_bytes()), Ends::Wrapped(40), "{broken}");
+            let restored = Ends::Wrapped(40).restored(broken.as_bytes());
+            assert_eq!(String::from_utf8_lossy(&restored), text);
+        }
+        // Two lines that are as long, and a longest one before another: those may be a statement's own.
+        let own = "# Query_time: 0.1\nselect aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa, b\nfrom t;\n".repeat(3);
+        assert_eq!(Ends::of(own.as_bytes()), Ends::Usual);
         // At blanks, as in a mail; before MySQL 5.1; and as the server wrote it.
         let mail = format!("{}\n[]  Id:    11\n{times}\nselect 1;\n", account.split(" []").next().unwrap());
         let old = format!("{times}\nselect 1;\n").repeat(3);
