@@ -11,7 +11,7 @@ use base::error::AgentError;
 pub enum Command {
     /// A session begins: the whole login, from the first byte of the client to the server's verdict.
     Connect,
-    /// A session ended: COM_QUIT, or the connection was closed.
+    /// A session ended: COM_QUIT, or the connection was closed; that nobody asked for it, `Outcome::Unanswered` says.
     Quit,
     /// A statement as text.
     Query,
@@ -107,6 +107,14 @@ pub struct Event<'a> {
 }
 
 impl Event<'_> {
+    /// Whether it is a client's. What is not counts for the sessions of a replay alone: what was before, and the end of a
+    /// connection that was closed without a word.
+    #[must_use]
+    pub fn is_asked(&self) -> bool {
+        let is_silent = self.command == Command::Quit && self.outcome == Outcome::Unanswered;
+        !self.is_state && !is_silent
+    }
+
     /// An event of which nothing is known but when and what.
     #[must_use]
     pub fn new(start_ns: u64, session: u64, command: Command) -> Self {

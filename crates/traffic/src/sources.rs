@@ -247,7 +247,7 @@ pub fn read_recording(
         if event.is_state && !options.state {
             continue;
         }
-        events += u64::from(!event.is_state);
+        events += u64::from(event.is_asked());
         sink.event(&event)?;
     }
     let mut coverage = coverage_of(reader, name);

@@ -155,7 +155,7 @@ impl Digest {
     }
 
     pub fn count(&mut self, event: &Event<'_>) {
-        if event.is_state {
+        if !event.is_asked() {
             return;
         }
         let selection = &self.options.selection;

@@ -73,7 +73,7 @@ impl Contents {
         self.events += 1;
         self.cut_events += u64::from(event.is_cut);
         self.errors += u64::from(matches!(event.outcome, Outcome::Error(_)));
-        self.unanswered += u64::from(event.outcome == Outcome::Unanswered);
+        self.unanswered += u64::from(event.outcome == Outcome::Unanswered && event.is_asked());
         self.with_response += u64::from(event.response_ns.is_some());
         self.first_ns.get_or_insert(event.start_ns);
         self.last_ns = self.last_ns.max(event.start_ns.saturating_add(event.response_ns.unwrap_or(0)));

@@ -3,7 +3,7 @@
 use super::resync;
 use super::session::{Phase, Session};
 use super::shared::Shared;
-use crate::event::Command;
+use crate::event::{Command, Outcome};
 use crate::stream::Side;
 
 impl Session {
@@ -165,11 +165,14 @@ impl Session {
         let was_known = self.is_logged_in && self.phase != Phase::Ignored;
         // Behind a request that nobody answers, as when the connection was killed, it has not been an event yet. It is
         // the end below, and no other one.
+        let count = self.requests.len();
         self.requests.retain(|request| request.command != Command::Quit);
+        let has_asked = self.requests.len() < count;
         self.end_open(shared)?;
         self.count_origin(shared);
         if was_known {
-            let event = self.event(time_ns, Command::Quit);
+            let mut event = self.event(time_ns, Command::Quit);
+            event.outcome = if has_asked { Outcome::Unknown } else { Outcome::Unanswered };
             shared.emit(&event)?;
         }
         Ok(())

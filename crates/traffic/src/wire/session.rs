@@ -447,7 +447,7 @@ impl Session {
 
 impl Shared<'_> {
     pub(super) fn emit(&mut self, event: &Event<'_>) -> anyhow::Result<()> {
-        self.coverage.events += 1;
+        self.coverage.events += u64::from(event.is_asked());
         if !self.options.has_times {
             let untimed = Event { start_ns: 0, response_ns: None, first_byte_ns: None, ..event.clone() };
             return self.sink.event(&untimed);

@@ -171,7 +171,20 @@ fn a_session_ends_once() {
     let ended: Vec<_> = events.iter().map(|event| (event.command, event.outcome)).collect();
     let sleep = (Command::Query, Outcome::Unanswered);
     assert_eq!(ended[2..], [sleep, (Command::Quit, Outcome::Unknown)]);
-    assert_eq!(coverage.unanswered, 1);
+    assert_eq!((coverage.unanswered, coverage.events), (1, 4));
+}
+
+#[test]
+fn a_connection_that_is_closed_without_a_word_ends_and_asks_for_nothing() {
+    let mut talk = Talk::new(NEW);
+    talk.query("select 1", &[&[1], COLUMN, b"\x011", END]);
+    let (events, coverage) = talk.events();
+    assert_eq!(
+        (events[2].command, events[2].outcome),
+        (Command::Quit, Outcome::Unanswered),
+        "a replay closes it then"
+    );
+    assert_eq!((coverage.events, coverage.unanswered), (2, 0));
 }
 
 #[test]

@@ -48,6 +48,12 @@ pub struct Kept {
     pub checksum: Option<u64>,
 }
 
+/// Those that a client asked for: a connection that was closed without a word ends, and no more.
+pub fn asked(events: &[Kept]) -> u64 {
+    let is_silent = |event: &&Kept| event.command == Command::Quit && event.outcome == Outcome::Unanswered;
+    events.len() as u64 - events.iter().filter(is_silent).count() as u64
+}
+
 fn keep(event: &Event<'_>) -> Kept {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Kept {
