@@ -23,8 +23,8 @@ AVERAGED_S = 1.0
 
 def is_all(evidence: Evidence) -> bool:
     """Whether there is InnoDB's text, and no counter of row locks."""
-    counted = evidence.window.last("mysql_status", "innodb_row_lock_time")
-    return counted is None and "innodb_status" in evidence.window.samplers()
+    waited = evidence.window.last("mysql_status", "innodb_row_lock_time")
+    return waited is None and "innodb_status" in evidence.window.samplers()
 
 
 def waiting(evidence: Evidence) -> float:
