@@ -99,7 +99,7 @@ def test_one_plan_is_not_for_caches_and_databases() -> None:
 def test_the_plan_says_what_the_probe_costs_and_what_is_guarded() -> None:
     text = " ".join(_method(plan_of(cache(1))))
     assert "when p99 of the probe's gets is proven to rise by less than 5% and nothing else" in text
-    assert "hit rate by no more than 1 points" in text
+    assert "hit rate by no more than 1 point;" in text
     assert "cache1 10 gets/s (0.10% of its requests)" in text
 
 

@@ -28,9 +28,10 @@ def test_full_cpus_name_who_fills_them() -> None:
 
 
 def test_the_servers_part_is_told_apart_by_its_threads() -> None:
-    threads = {"threads.utime_ticks.1401/connection": 480.0, "threads.utime_ticks.1402/ib_pg_flush_co": 90.0}
+    threads = {f"threads.utime_ticks.{tid}/connection": 96.0 for tid in range(1403, 1408)}
+    threads["threads.utime_ticks.1402/ib_pg_flush_co"] = 90.0
     cpu = use(unwell(rates={**FULL, **threads, **working(mysqld_1322=6.0)}), "cpu")
-    assert cpu.users[0] == "mysqld (pid 1322) 81% (threads: connection 62%, ib_pg_flush_co 11%)"
+    assert cpu.users[0] == "mysqld (pid 1322) 81% (threads: connection 64%, ib_pg_flush_co 11%)"
     # Where the server names none, each has the program's name, which says nothing.
     unnamed = {"threads.utime_ticks.1401/connection": 0.0, "threads.utime_ticks.1402/mysqld": 480.0}
     cpu = use(unwell(rates={**FULL, **unnamed, **working(mysqld_1322=6.0)}), "cpu")

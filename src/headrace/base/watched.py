@@ -14,6 +14,12 @@ class Watched:
     worse: int
     limit: float
 
+    @property
+    def most(self) -> str:
+        """``1 point``, ``0.1 per 1,000 requests``."""
+        unit = self.unit.removesuffix("s") if self.limit == 1 and self.unit == "points" else self.unit
+        return f"{self.limit:g} {unit}"
+
 
 HITS = Watched("hit rate", "points", -1, 1.0)
 EVICTIONS = Watched("evictions", "per 1,000 requests", 1, 1.0)

@@ -153,7 +153,7 @@ def _method_of_pairs(plan: Plan) -> Iterator[str]:
         f"Stages in service: pairs of blocks of {timing.block_s:g} s with and without the change on the same "
         f"host, in random order, {timing.wash_s:g} s left out after each switch."
     )
-    limits = [f"{each.name} by no more than {each.limit:g} {each.unit}" for each in question.watched]
+    limits = [f"{each.name} by no more than {each.most}" for each in question.watched]
     also = f" and nothing else to get worse by more than its limit ({'; '.join(limits)})" if limits else ""
     yield (
         f"Promoted when {question.response} is proven to rise by less than {rule.margin:.0%}{also}, tested after "
