@@ -45,6 +45,7 @@ ALONE = {
         "test_drive_stall",
         "test_hunt_planted",
         "test_hunt_steering",
+        "test_judged_memcached",
         "test_ladder_packets",
         "test_race",
         "test_traffic_round",

@@ -27,6 +27,7 @@ rm -f {disk}/drained
 """
 RESTART = """#!/bin/sh
 echo restart >>{disk}/service.log
+rm -rf {disk}/until-restart
 kill $(cat {disk}/mysql/*.pid)
 while [ -e {disk}/s ]; do sleep 0.05; done
 setsid {program} --defaults-file={disk}/my.cnf --datadir={disk}/mysql --socket={disk}/s >>{disk}/error.log 2>&1 &

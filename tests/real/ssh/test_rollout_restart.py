@@ -227,10 +227,13 @@ def test_what_cannot_be_drained_is_not_restarted_and_what_does_not_start_is_take
     for path in stuck:
         path.unlink()
 
-    # Only the start looks for this directory.
-    broken = rollouts.plan(
-        "server.secure_file_priv=/nonexistent", "--allow-weaker", "server.secure_file_priv"
-    )
+    # A directory that was there when the value was checked, and is gone when the server starts.
+    for name in NAMES:
+        folder = found.hosts.own_disk(found.host(name)) / "until-restart"
+        folder.mkdir()
+        folder.chmod(0o777)
+    setting = f"server.secure_file_priv={found.hosts.disk}/until-restart"
+    broken = rollouts.plan(setting, "--allow-weaker", "server.secure_file_priv")
     rollouts.run("go", broken, code=13)
     assert "without it the server is back" in rollouts.status(broken)["aborting"]
     tried = next(event["host"] for event in events(rollouts, broken) if event["kind"] == "applying")
