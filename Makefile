@@ -8,10 +8,6 @@ TOGETHER := scripts/tests -n 4 --dist loadfile --no-loadscope-reorder
 TOGETHER_REAL := $(subst -n 4,-n 5,$(TOGETHER))
 # Rollouts compare blocks of a server's own, and wait most of the time: two files of them hardly disturb each other.
 TOGETHER_WAITING := $(subst -n 4,-n 2,$(TOGETHER))
-# Each process imports all files that it is given, which takes 25 s of CPU if it is all of them: those with tests
-# of the run.
-FAST_TESTS := tests/unit tests/agent $(shell grep -rlE --include='*.py' 'mark\.path' tests/real)
-SLOW_TESTS := tests/real $(shell grep -rlE --include='*.py' 'mark\.slow' tests/unit tests/agent)
 # What `make check` runs: rules about the source. `make test` runs them, too, unless CHECKED says that they were run.
 LINTS := $(addprefix tests/unit/test_,$(addsuffix .py,architecture crates ways_out trust_rules words))
 # The journal's code on a model of a machine: runs by seed, and every crash point.
@@ -34,13 +30,13 @@ demo: setup ## from a stock MariaDB to a proven faster one, with a report
 test: ## unit tests, the agent's, and one real path through every loop
 	@scripts/setup tests
 	cargo test --locked --quiet
-	$(TOGETHER) $(if $(CHECKED),$(addprefix --ignore=,$(LINTS))) -m 'not alone and not slow and (not real or path)' $(FAST_TESTS)
+	$(TOGETHER) $(if $(CHECKED),$(addprefix --ignore=,$(LINTS))) -m 'not alone and not slow and (not real or path)'
 
 test-real: ## every other test, on real servers, hosts, virtual machines, devices and in a browser
 	@scripts/setup tests
 	HEADRACE_SIMULATE=20000 $(SIMULATE) --include-ignored
 	code=0; \
-	$(TOGETHER_REAL) -m 'not alone and (slow or (real and not path))' $(SLOW_TESTS) || code=1; \
+	$(TOGETHER_REAL) -m 'not alone and (slow or (real and not path))' || code=1; \
 	$(TOGETHER_WAITING) -m alone tests/real/ssh || code=1; \
 	scripts/tests -m alone tests/real --ignore=tests/real/ssh || code=1; exit $$code
 
