@@ -134,3 +134,12 @@ def test_without_a_server_there_is_no_proposal(tmp_path: Path) -> None:
     done = headrace("propose", "--from", str(tmp_path / "db1.hunt"))
     assert done.returncode != 0
     assert "a proposal needs the server's settings" in done.stderr
+
+
+def test_what_is_unknown_is_not_fine(tmp_path: Path) -> None:
+    save(saved(without=["memory"]), tmp_path / "db1.hunt")
+    done = headrace("propose", "--from", str(tmp_path / "db1.hunt"))
+    assert done.returncode == 0, done.stderr
+    assert "Nothing is proposed, and too little is known of server.innodb_buffer_pool_size" in " ".join(
+        done.stdout.split()
+    )

@@ -143,7 +143,10 @@ def _parts(proposal: Proposal, target: str, test: str, out: dict[str, str]) -> I
     from headrace.base.counted import counted
     from headrace.show.parts import Gap, Sentence, Sentences
 
-    if not proposal.lines:
+    unknown = [what for what, why in proposal.left if why.startswith("unknown: ")]
+    if unknown and not proposal.lines:
+        yield Sentence(f"Nothing is proposed, and too little is known of {', '.join(unknown)}.", "attention")
+    elif not proposal.lines:
         yield Sentence("Nothing is proposed: no finding and no measurement asks for another setting.", "good")
     else:
         yield Sentence(f"{counted(len(proposal.lines), 'setting')} proposed, each a hypothesis", "strong")
