@@ -196,7 +196,7 @@ def cores(seconds: float) -> list[dict[str, float]]:
 
 
 def calibrated(hosts: Sequence[Cache]) -> int:
-    """As many rules as make the packets of core 0 take their share of it."""
+    """How many rules it takes for packets to use their share of core 0."""
     count = RULES
     for _ in range(4):
         for each in hosts:

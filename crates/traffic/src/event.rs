@@ -107,8 +107,8 @@ pub struct Event<'a> {
 }
 
 impl Event<'_> {
-    /// Whether it is a client's. What is not counts for the sessions of a replay alone: what was before, and the end of a
-    /// connection that was closed without a word.
+    /// Whether a client asked for it. The others only set up and end the sessions of a replay: state from before the
+    /// recording, and connections that were closed without COM_QUIT.
     #[must_use]
     pub fn is_asked(&self) -> bool {
         let is_silent = self.command == Command::Quit && self.outcome == Outcome::Unanswered;

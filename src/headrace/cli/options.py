@@ -184,3 +184,6 @@ def duration_text(seconds: float) -> str:
         if count >= 1 and count.is_integer():
             return f"{count:.0f}{unit}"
     return f"{seconds:g}s"
+
+
+WatchTime = Annotated[float, duration("--duration", "-d", text="How long to watch.", least_s=2, default="1m")]

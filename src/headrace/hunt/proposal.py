@@ -178,7 +178,7 @@ def _definitions(evidence: Evidence) -> Iterator[tuple[Remedy, str]]:
         yield Remedy(wanted), f"{used:,.0f} of {now:,.0f} table definitions are in their cache."
 
 
-#: What is asked of the machine and the load where no finding speaks -> the settings, and why.
+#: Settings by the machine and its load, where no finding covers them: each yields the fix and its reason.
 _OF_MACHINE: tuple[tuple[str, Callable[[Evidence], Iterator[tuple[Remedy, str]]]], ...] = (
     ("server.innodb_buffer_pool_size", _pool),
     ("the redo log", _redo),

@@ -323,7 +323,7 @@ fn by_name(user: &[u8], host: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(&[user, b"@", host].concat()) | 1 << 63
 }
 
-/// Whether a page showed only the beginning of a statement: none ends in three dots.
+/// Whether a statement was shortened for display: no whole one ends in three dots.
 fn is_shortened(text: &[u8]) -> bool {
     let text = text.trim_ascii_end();
     text.ends_with(b"...") || text.ends_with("\u{2026}".as_bytes())

@@ -110,7 +110,7 @@ fn of_statements(lines: &[&[u8]]) -> Option<usize> {
     is_told.then_some(width)
 }
 
-/// Whether a line of a general log, or one that a shipper wrote, begins here: with a moment.
+/// Whether a line of a general log or of a shipper begins here: such lines begin with a time.
 fn is_stamp(text: &[u8]) -> bool {
     let form = b"0000-00-00T00";
     text.len() >= form.len()

@@ -59,7 +59,7 @@ mod tests {
         assert_eq!(parameters(b"commit"), Some(0));
         assert_eq!(parameters(b"select 'open ?"), None);
         assert_eq!(parameters(&[b'x'; 1024]), None);
-        // Seen of MySQL 8.0: 340 characters of three bytes each behind two others.
+        // MySQL 8.0 cuts so: 340 characters of three bytes, after two of one byte.
         assert_eq!(parameters(&[&b"x?"[..], "日".repeat(340).as_bytes()].concat()), None);
         assert_eq!(parameters(&[b'x'; 1020]), Some(0));
     }

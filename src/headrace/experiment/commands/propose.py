@@ -11,7 +11,7 @@ import typer
 
 from headrace.base.errors import NotReady
 from headrace.base.model import ServerLogin, Value
-from headrace.cli.options import NO_LOGIN, duration, grouped
+from headrace.cli.options import NO_LOGIN, WatchTime, grouped
 from headrace.cli.shell import Json, TargetOption, app, print_json, stderr, stdout
 from headrace.experiment.commands.experiments import find_plan
 
@@ -30,9 +30,7 @@ EXAMPLE = "stock-to-all"
 @grouped
 def propose(
     target: TargetOption = "local",
-    seconds: Annotated[
-        float, duration("--duration", "-d", text="How long to watch.", least_s=2, default="1m")
-    ] = 60.0,
+    seconds: WatchTime = 60.0,
     source: Annotated[
         Path | None,
         typer.Option("--from", help="A saved hunt, a trial, or a dump, instead of watching."),
@@ -66,12 +64,11 @@ def propose(
 
 def _examined(target: str, seconds: float, source: Path | None, login: ServerLogin) -> Hunt:
     from headrace.hunt import hunt as hunts
-    from headrace.hunt.commands.hunt import Measured, examined, watched
+    from headrace.hunt.commands.hunt import Measured, examined, saved_host, watched
 
     nothing = Measured.of([])
-    saved = source or (Path(target) if target != "local" and Path(target).is_dir() else None)
-    if saved:
-        hunt = examined(saved, nothing)
+    if saved := [source] if source else saved_host(target):
+        hunt = examined(saved[0], nothing)
     else:
         hunt = hunts.examine(watched(target, seconds, login, nothing, False, False, False, None))
     if not hunt.evidence.has_server:
@@ -195,8 +192,10 @@ def _shown(line: Line, value: Value) -> str:
 
 
 def _next(lines: tuple[Line, ...], target: str, test: str, out: dict[str, str]) -> Iterator[str]:
+    from headrace.knobs.catalogue import Cost
+
     where = "" if target == "local" or Path(target).is_dir() else f" -t {shlex.quote(target)}"
-    live = [shlex.quote(line.words) for line in lines if str(line.cost) == "dynamic" and line.is_speed]
+    live = [shlex.quote(line.words) for line in lines if line.cost is Cost.DYNAMIC and line.is_speed]
     if test:
         yield f"test all, and all but each, on a private server: headrace run {shlex.quote(test)}"
         yield from (f"not in that plan: {name} ({why})" for name, why in out.items())

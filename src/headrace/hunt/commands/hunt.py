@@ -13,7 +13,7 @@ import typer
 
 from headrace.base.errors import StoreError
 from headrace.base.model import ServerLogin
-from headrace.cli.options import NO_LOGIN, Thorough, duration, grouped
+from headrace.cli.options import NO_LOGIN, Thorough, WatchTime, grouped
 from headrace.cli.shell import (
     Json,
     PageFile,
@@ -87,9 +87,7 @@ app.add_typer(rules_app, name="rules")
 @grouped
 def hunt(
     target: TargetOption = "local",
-    seconds: Annotated[
-        float, duration("--duration", "-d", text="How long to watch.", least_s=2, default="1m")
-    ] = 60.0,
+    seconds: WatchTime = 60.0,
     save: Annotated[
         Path | None, typer.Option("--save", help="Save everything in one file that others can open.")
     ] = None,
@@ -135,7 +133,7 @@ def hunt(
 
     alone = server.checked(profile=profile, host_only=host_only)
     limits = replace(Measured.of(limit or []), sql_only=alone)
-    source = source or _saved_host(target)
+    source = source or saved_host(target)
     if source:
         paths = _files(source)
         _print_saved(paths, limits, as_json=as_json, brief=brief, everything=everything)
@@ -180,7 +178,7 @@ def _when_refused(why: str, target: str) -> None:
     stderr().print(text, style="bold red", soft_wrap=True, highlight=False, markup=False)
 
 
-def _saved_host(target: str) -> list[Path]:
+def saved_host(target: str) -> list[Path]:
     """A target that is a directory, as what it is: nothing there can be watched."""
     return [Path(target)] if target != "local" and Path(target).is_dir() else []
 

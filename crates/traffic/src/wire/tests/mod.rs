@@ -48,7 +48,7 @@ pub struct Kept {
     pub checksum: Option<u64>,
 }
 
-/// Those that a client asked for: a connection that was closed without a word ends, and no more.
+/// How many a client asked for: a connection closed without COM_QUIT only ends its session.
 pub fn asked(events: &[Kept]) -> u64 {
     let is_silent = |event: &&Kept| event.command == Command::Quit && event.outcome == Outcome::Unanswered;
     events.len() as u64 - events.iter().filter(is_silent).count() as u64
