@@ -143,3 +143,12 @@ def test_what_is_unknown_is_not_fine(tmp_path: Path) -> None:
     assert "Nothing is proposed, and too little is known of server.innodb_buffer_pool_size" in " ".join(
         done.stdout.split()
     )
+
+
+def test_a_plan_that_is_there_is_not_overwritten(tmp_path: Path) -> None:
+    save(saved(**SMALL), tmp_path / "db1.hunt")
+    (tmp_path / "my.toml").write_text("mine")
+    done = headrace("propose", "--from", str(tmp_path / "db1.hunt"), "-o", str(tmp_path / "my.toml"))
+    assert done.returncode != 0
+    assert "exists already" in done.stderr
+    assert (tmp_path / "my.toml").read_text() == "mine"

@@ -87,6 +87,10 @@ def _plan(proposal: Proposal, plan: Path | None, output: Path | None) -> tuple[s
 
     if output is None:
         raise typer.BadParameter("--plan needs -o: the file for the plan")
+    if output.exists():
+        raise NotReady(
+            "exists already, and may be a plan of yours", place=str(output), hint="-o another file"
+        )
     out = {
         line.knob: why
         for line in proposal.lines
