@@ -13,6 +13,7 @@ Needs root, MariaDB, and the Debian packages mysqltuner and percona-toolkit. Abo
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -21,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -66,14 +68,16 @@ warmup_s = {warm}
 {workload}
 [volume]
 device = "loop"
-size = "6G"
+size = "{volume}"
 [base]
 "volume.filesystem" = "ext4"
 {bundles}
 """
 
 
-def plan(path: Path, name: str, load: dict[str, Any], bundles: dict[str, dict[str, Any]]) -> Path:
+def plan(
+    path: Path, name: str, load: dict[str, Any], bundles: dict[str, dict[str, Any]], volume: str = "6G"
+) -> Path:
     workload = "\n".join(f"{key} = {json.dumps(value)}" for key, value in {**DATA, **load}.items())
     rungs = "\n".join(f"{key} = [{json.dumps(key.lower())}]" for key in bundles)
     tables = "\n".join(
@@ -90,19 +94,21 @@ def plan(path: Path, name: str, load: dict[str, Any], bundles: dict[str, dict[st
         warm=WARM_S,
         workload=workload,
         bundles=tables,
+        volume=volume,
     )
     path.write_text(text)
     return path
 
 
-def looked_at(server: Server, load: dict[str, Any]) -> dict[str, str]:
-    """What the advisers say after a minute of the load on a stock server."""
+@contextlib.contextmanager
+def loaded(server: Server, load: dict[str, Any]) -> Iterator[None]:
+    """Under this load, which has run for a minute."""
     connections = load["connections"]
     options = {key: value for key, value in load.items() if key != "connections"}
     spec = {
         "workload": {"kind": "oltp", **DATA, **options},
         "connections": connections,
-        "seconds": LOOK_S + 60,
+        "seconds": 10 * LOOK_S,
     }
     argv = ["--mysql-socket", server.socket, "--mysql-user", "root", "--mysql-database", "sbtest"]
     server.sql("DROP DATABASE IF EXISTS sbtest", "CREATE DATABASE sbtest", *ACCOUNT)
@@ -118,7 +124,7 @@ def looked_at(server: Server, load: dict[str, Any]) -> dict[str, str]:
         process.stdin.close()
         time.sleep(LOOK_S)
         try:
-            return advised(server)
+            yield
         finally:
             process.kill()
 
@@ -203,8 +209,8 @@ def main() -> None:
 
 def compare(folder: Path, kept: Path, name: str, budget: float | None) -> None:
     load = LOADS[name]
-    with mariadb(folder / name, "--innodb-buffer-pool-size=128M") as server:
-        texts = looked_at(server, load)
+    with mariadb(folder / name, "--innodb-buffer-pool-size=128M") as server, loaded(server, load):
+        texts = advised(server)
     for adviser, text in texts.items():
         print(f"{name}: {adviser} says\n{text.strip()}\n", flush=True)
     bundles = {"MYSQLTUNER": settings(texts["MySQLTuner"]), "HEADRACE": proven(kept, name, load, budget)}

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from headrace.base.errors import NothingMeasured, PlanError, StoreError
 from headrace.base.intervals import Interval
-from headrace.capacity import capacity, full, history
+from headrace.capacity import capacity, demand, full, history
 from headrace.capacity import together as joined
 from headrace.capacity.commands.size import size_app
 from headrace.capacity.history import History, Peaks
@@ -385,6 +385,34 @@ def test_calls_of_a_history_have_their_lock_time(tmp_path: Path) -> None:
     np.testing.assert_allclose(found.lock_s["update"], 0.001 * found.calls["update"])
     np.testing.assert_allclose(found.calls["update"][:3], [1, 2, 3])
     assert list(found.lock_s) == ["update"]
+
+
+def test_requests_of_a_memcached_host_are_its_calls(tmp_path: Path) -> None:
+    """A minute in which a server was not read is unknown, not idle; two servers are told apart."""
+    archive = Archive(tmp_path / "history")
+    for hour in range(48):
+        rows = [("demand", "cpu", 0.1 + hour % 5 * 1e-2, 1.0)]
+        if hour != 7:
+            rows += [
+                ("memcached gets", "a", 1000.0 * (hour % 5), 1.0),
+                ("memcached sets", "a", 10.0 * (hour % 3), 1.0),
+            ]
+        if hour > 40:
+            rows += [("memcached gets", "b", 5.0, 5.0)]
+        write(archive, "cache1", DAY * DAY_S + hour * HOUR_S, rows)
+    [found] = history.read(archive.root, HOUR_S)
+    assert found.source == "memcached"
+    assert sorted(found.calls) == ["get (a)", "get (b)", "set (a)"]
+    np.testing.assert_allclose(found.calls["get (a)"][:8], [0, 1000, 2000, 3000, 4000, 0, 1000, np.nan])
+    archive = Archive(tmp_path / "alone")
+    for hour in range(480):
+        gets = 1000.0 * (1 + hour % 5)
+        rows = [("demand", "packets", 10 + 2 * gets, 1e9), ("memcached gets", "a", gets, gets)]
+        write(archive, "cache1", DAY * DAY_S + hour * HOUR_S, rows)
+    [found] = history.read(archive.root)
+    cost = demand.costs(found).cost("packets", "get")
+    assert cost is not None
+    assert cost.estimate == pytest.approx(2, rel=0.01)
 
 
 def test_the_command_says_when_and_of_what(tmp_path: Path) -> None:

@@ -108,7 +108,10 @@ def costs(history: History, seed: int = 1) -> Costs:
     """The costs of a call on one host; a refusal if the history does not allow any."""
     host = history.host
     if not history.calls:
-        why = "no calls were counted: neither performance_schema, nor a slow log, nor the server's commands"
+        why = (
+            "no calls were counted: neither by performance_schema, nor in a slow log, nor as commands of a "
+            "server or of memcached"
+        )
         return Costs(host, refusal=why)
     usable = np.isfinite(np.array(list(history.calls.values()))).all(axis=0)
     names, design, more = _design(history.calls, usable)

@@ -469,6 +469,9 @@ def _host_of(past: _Past, *, with_calls: bool) -> History:
     if damaged:
         notes.append(f"{damaged} of its values are not amounts (infinite or negative): they count as unknown")
     calls, lock_s, texts, source = _classes(past, watched_s) if with_calls else ({}, {}, {}, "")
+    if with_calls and not calls:
+        calls = _requests(past)
+        source = "memcached" if calls else ""
     return History(
         demand,
         calls,
@@ -567,3 +570,26 @@ def _classes(
         for name, row in questions.texts(past.reader, [past.host], past.whole, source).items()
     }
     return calls, locks, texts, source
+
+
+def _requests(past: _Past) -> dict[str, Floats]:
+    """Requests of a memcached host per second, by command; of several servers, each by itself."""
+    rates: dict[str, dict[str, Floats]] = {}
+    commands = {f"memcached {each}s": each for each in ("get", "set")}
+    for rows in past.rows(
+        "metrics",
+        "metric, label, SUM(sum) / SUM(n) AS mean",
+        f"n <= $most_n AND {_SOUND} AND metric IN ($gets, $sets)",
+        most_n=past.step_s // MINUTE_S,
+        **dict(zip(("gets", "sets"), commands, strict=True)),
+    ):
+        for row in rows:
+            at = past.step_of(row)
+            if at is not None and row["mean"] is not None:
+                own = rates.setdefault(row["label"], {})
+                own.setdefault(commands[row["metric"]], past.empty())[at] = row["mean"]
+    return {
+        command if len(rates) == 1 else f"{command} ({server})": rate
+        for server, own in sorted(rates.items())
+        for command, rate in own.items()
+    }
