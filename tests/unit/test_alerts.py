@@ -16,8 +16,8 @@ from headrace.base.clocks import Clocks
 from headrace.base.errors import PlanError, TargetError
 from headrace.history.archive.files import DAY_S, HOUR_S, WEEK_S, Archive
 from headrace.history.archive.reader import Reader
-from headrace.history.archive.tables import TABLES
-from headrace.history.collect.minute import PERFORMANCE_SCHEMA, PROCESS_LIST, table_of
+from headrace.history.archive.tables import PERFORMANCE_SCHEMA, PROCESS_LIST, TABLES
+from headrace.history.collect.minute import table_of
 from headrace.show.notice import Conclusion, Notice
 from headrace.web import usual
 from headrace.web.alerts import CLEAR_S, SERVE, Alerts, Quiet, quiet_of

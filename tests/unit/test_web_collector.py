@@ -25,6 +25,7 @@ from headrace.fleet.host import Host
 from headrace.history import questions
 from headrace.history.archive.files import HOUR_S, MINUTE_S, Archive
 from headrace.history.archive.reader import Range, Reader
+from headrace.history.archive.tables import PROCESS_LIST
 from headrace.history.collect import bounds, minute, slow_log
 from headrace.history.collect.collector import Collector, journal_changes, journal_rows
 from headrace.host.activity import summed
@@ -327,7 +328,7 @@ async def test_what_was_seen_in_one_minute_is_not_seen_again_in_the_next(tmp_pat
     found.hosts["db1"].activity = summed([{"statements": [row]}])
     for t_s in (T_S, T_S + MINUTE_S):
         await found.write(t_s)
-    [seen] = questions.class_totals(Reader(found.archive), ["db1"], span(), minute.PROCESS_LIST)
+    [seen] = questions.class_totals(Reader(found.archive), ["db1"], span(), PROCESS_LIST)
     assert (seen["seen"], seen["looks"]) == (1, 1)
 
 

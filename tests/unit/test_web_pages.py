@@ -20,17 +20,9 @@ from headrace.base.model import Facts, ServerLogin
 from headrace.fleet.host import Host
 from headrace.history.archive import rollup
 from headrace.history.archive.files import DAY_S, HOUR_S, MINUTE_S, Archive
-from headrace.history.archive.tables import TABLES
+from headrace.history.archive.tables import PERFORMANCE_SCHEMA, PROCESS_LIST, TABLES
 from headrace.history.collect import plans
-from headrace.history.collect.minute import (
-    PERFORMANCE_SCHEMA,
-    PROCESS_LIST,
-    class_name,
-    seen_rows,
-    table_of,
-    text_of,
-    text_row,
-)
+from headrace.history.collect.minute import class_name, seen_rows, table_of, text_of, text_row
 from headrace.history.collect.watched import watched as watched_of
 from headrace.host.activity import summed
 from headrace.host.target import TargetSpec

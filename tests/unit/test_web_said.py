@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headrace.base.model import Facts
-from headrace.history.collect.minute import PERFORMANCE_SCHEMA, PROCESS_LIST, SLOW_LOG
+from headrace.history.archive.tables import PERFORMANCE_SCHEMA, PROCESS_LIST, SLOW_LOG
 from headrace.web import said
 
 DENIED = "/a.log is not there, or the account that headrace uses may not read it"

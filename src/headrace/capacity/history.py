@@ -18,6 +18,7 @@ from headrace.base.whole import plain_file
 from headrace.capacity.model import Demand, Resource
 from headrace.capacity.used import DEMAND, LIMIT, MOST_DIGESTS, OverTime, Part, limits, used, usual
 from headrace.history.archive.files import DAY_S, HOUR_S, MINUTE_S, Archive
+from headrace.history.archive.tables import PERFORMANCE_SCHEMA, SLOW_LOG
 from headrace.host.samples import Samples
 from headrace.host.window import SUCCESS
 
@@ -48,7 +49,7 @@ QUESTIONS = "questions"
 #: A day counts if this share of it was watched.
 WHOLE_DAY = 0.75
 #: Sources that count every call, the best first. The process list counts none.
-_COUNTING = ("performance_schema", "slow log")
+_COUNTING = (PERFORMANCE_SCHEMA, SLOW_LOG)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any
 from headrace.base.counted import counted
 from headrace.history import questions
 from headrace.history.archive.reader import Range
-from headrace.history.collect.minute import PROCESS_LIST
+from headrace.history.archive.tables import PROCESS_LIST
 from headrace.web import tables
 from headrace.web.asked import Asked
 from headrace.web.site import Site

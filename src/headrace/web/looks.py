@@ -14,8 +14,9 @@ from headrace.base.errors import HeadraceError
 from headrace.history import questions
 from headrace.history.archive.files import HOUR_S, MINUTE_S
 from headrace.history.archive.reader import Range, Reader
+from headrace.history.archive.tables import PERFORMANCE_SCHEMA, PROCESS_LIST
 from headrace.history.collect.collector import Collector
-from headrace.history.collect.minute import PERFORMANCE_SCHEMA, PROCESS_LIST, class_name
+from headrace.history.collect.minute import class_name
 from headrace.history.collect.watched import Watched
 from headrace.host.monitors import looks_at_server
 from headrace.host.window import Window

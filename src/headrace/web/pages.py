@@ -15,8 +15,8 @@ from starlette.routing import Route
 
 from headrace.base.errors import HeadraceError
 from headrace.history import questions
+from headrace.history.archive.tables import PERFORMANCE_SCHEMA
 from headrace.history.collect import plans
-from headrace.history.collect.minute import PERFORMANCE_SCHEMA
 from headrace.web import (
     capacity,
     compare,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from headrace.history import questions
 from headrace.history.archive.reader import Range
-from headrace.history.collect.minute import PROCESS_LIST
+from headrace.history.archive.tables import PROCESS_LIST
 from headrace.web.listing import Row
 from headrace.web.site import Site
 

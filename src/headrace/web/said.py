@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from headrace.base.model import Facts
+from headrace.history.archive.tables import PERFORMANCE_SCHEMA, PROCESS_LIST, SLOW_LOG
 from headrace.history.collect import slow_log
-from headrace.history.collect.minute import PERFORMANCE_SCHEMA, PROCESS_LIST, SLOW_LOG
 
 ONLY_OWN = "Only monitoring statements were seen: tick “include monitoring” to show them."
 NO_MATCH = "No class matches."

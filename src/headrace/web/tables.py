@@ -13,7 +13,8 @@ from typing import Any
 from headrace.experiment.store import ExperimentFolder
 from headrace.history import questions
 from headrace.history.archive.reader import Range
-from headrace.history.collect.minute import PERFORMANCE_SCHEMA, PROCESS_LIST, SLOW_LOG, finding_row, text_of
+from headrace.history.archive.tables import PERFORMANCE_SCHEMA, PROCESS_LIST, SLOW_LOG
+from headrace.history.collect.minute import finding_row, text_of
 from headrace.history.collect.watched import Watched
 from headrace.host.monitors import looks_at_server as looks_at_server
 from headrace.hunt.rules.cause import limited_by

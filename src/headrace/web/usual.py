@@ -16,7 +16,8 @@ import numpy as np
 
 from headrace.history.archive.files import DAY_S, HOUR_S, WEEK_S
 from headrace.history.archive.reader import Range, Reader
-from headrace.history.collect.minute import AVAILABLE, PERFORMANCE_SCHEMA, PROCESS_LIST
+from headrace.history.archive.tables import PERFORMANCE_SCHEMA, PROCESS_LIST
+from headrace.history.collect.minute import AVAILABLE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

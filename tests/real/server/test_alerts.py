@@ -18,8 +18,8 @@ import pymysql
 import pytest
 
 from headrace.history.archive.files import HOUR_S, Archive
-from headrace.history.archive.tables import TABLES
-from headrace.history.collect.minute import PERFORMANCE_SCHEMA, table_of
+from headrace.history.archive.tables import PERFORMANCE_SCHEMA, TABLES
+from headrace.history.collect.minute import table_of
 from tests.history import state
 from tests.servers import Server, mariadb, open_folder
 

@@ -134,7 +134,7 @@ def verify(
     sources: Annotated[
         list[str] | None,
         typer.Argument(
-            help="CSV, digests, history directories, or the URL of a Prometheus-compatible server.",
+            help="CSV, digests, histories of serve or digest, or the URL of a Prometheus-compatible server.",
             metavar="[SOURCE]...",
         ),
     ] = None,
@@ -183,7 +183,7 @@ def verify(
     ask = (
         _asked(server, at_s, window_s or WINDOW_S, parts.weeks) if server.query and at_s is not None else None
     )
-    observed, at_s = gather(*given, at_s, ask)
+    observed, at_s = gather(*given, at_s, ask, weeks=parts.weeks > 0)
     question = _question(observed, parts, at_s, settle_s, window_s, alpha, margin)
     question, changed = _known_changes(question)
     series = _of_classes(observed, parts.classes)

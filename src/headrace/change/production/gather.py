@@ -42,8 +42,11 @@ class _Opened:
         self.digests: list[Dated] = []
         self.tables: list[table.File] = []
         self.snapshots: list[histograms.Taken] = []
+        self.histories = [path for path in sources.paths if (path / "states").is_dir()]
         digests = []
         for path in sources.paths:
+            if path in self.histories:
+                continue
             if path.is_dir() or _is_digest(path):
                 digests.append(path)
             elif histograms.is_histograms(path):
@@ -61,6 +64,7 @@ class _Opened:
         found = [row[2] for file in self.tables for row in file.rows]
         found += [each.first_ns / 1e9 for _, each in self.digests if each.first_ns is not None]
         found += [each.t_s for each in self.snapshots]
+        found += [start for start, _ in self._served()]
         return min(found, default=np.inf)
 
     @property
@@ -68,7 +72,15 @@ class _Opened:
         found = [row[3] for file in self.tables for row in file.rows]
         found += [each.last_ns / 1e9 for _, each in self.digests if each.last_ns is not None]
         found += [each.t_s for each in self.snapshots]
+        found += [end for _, end in self._served()]
         return max(found, default=-np.inf)
+
+    def _served(self) -> list[tuple[float, float]]:
+        if not self.histories:
+            return []
+        from headrace.change.production import served
+
+        return [served.ends(path) for path in self.histories]
 
 
 def _is_digest(path: Path) -> bool:
@@ -83,10 +95,13 @@ def gather(
     after: Sequence[str],
     at_s: float | None,
     ask: Question | None,
+    *,
+    weeks: bool = False,
 ) -> tuple[Observed, float]:
     """All that the sources have, and when the change was made: ``at_s``, or the start of the sources ``after``.
 
-    ``ask`` is what to ask of each URL. Raises PlanError if the sides overlap.
+    ``ask`` is what to ask of each URL; ``weeks``: earlier weeks are needed, too. Raises PlanError if the sides
+    overlap.
     """
     sides = [Sources.of(words) for words in (whole, before, after)]
     urls = [url for side in sides for url in side.urls]
@@ -113,6 +128,10 @@ def gather(
     if snapshots := [taken for each in opened for taken in each.snapshots]:
         # Both sides at once: a file may begin where another one ends.
         parts["saved histograms"] = histograms.observe(snapshots)
+    if histories := [path for each in opened for path in each.histories]:
+        from headrace.change.production import served
+
+        parts["histories of serve"] = served.observe(dict.fromkeys(histories), at_s, weeks=weeks)
     digests = [each for one in opened for each in one.digests]
     if digests:
         from headrace.change.production import digested

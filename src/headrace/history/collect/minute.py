@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from headrace.capacity import used
 from headrace.history.archive.files import MINUTE_S
-from headrace.history.archive.tables import Table
+from headrace.history.archive.tables import PERFORMANCE_SCHEMA, PROCESS_LIST, Table
 from headrace.host.cores import cores as all_cores
 from headrace.host.devices import devices
 from headrace.host.memcached import ANSWER
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 
-PERFORMANCE_SCHEMA, PROCESS_LIST, SLOW_LOG = "performance_schema", "process list", "slow log"
 #: Metric of the archive: bytes available by mount point.
 AVAILABLE = "file system available"
 #: Characters of a text that are kept.

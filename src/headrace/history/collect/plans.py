@@ -15,7 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from headrace.base.errors import NotReady
-from headrace.history.collect.minute import PERFORMANCE_SCHEMA, SLOW_LOG, Row
+from headrace.history.archive.tables import PERFORMANCE_SCHEMA, SLOW_LOG
+from headrace.history.collect.minute import Row
 from headrace.history.collect.watched import Busy, Watched, server_of
 from headrace.hunt.top import plan as shapes
 

@@ -13,8 +13,9 @@ from typing import Any
 from headrace.base.errors import CommandFailed
 from headrace.base.model import Facts
 from headrace.base.received import ASIDE_BYTES, OF_VERBS, BadContent, parsed
+from headrace.history.archive.tables import SLOW_LOG
 from headrace.history.collect import bounds
-from headrace.history.collect.minute import SLOW_LOG, Row, text_row
+from headrace.history.collect.minute import Row, text_row
 from headrace.host.agent import Agent
 
 EVERY = "1m"
