@@ -52,7 +52,8 @@ BETWEEN: Mapping[str, set[str]] = {
         "knobs.servers", "knobs.values",
     },
     "history": {
-        "capacity.used", "change.apply", "fleet.host", "hunt.hunt", "hunt.live", "hunt.report.words",
+        "capacity.used", "change.apply", "change.production.prometheus", "change.production.series",
+        "change.production.table", "fleet.host", "hunt.hunt", "hunt.live", "hunt.report.words",
         "hunt.resources", "hunt.rules", "hunt.rules.cause", "hunt.rules.rule", "hunt.sessions",
         "hunt.top.plan", "knobs.catalogue",
     },

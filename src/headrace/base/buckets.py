@@ -27,6 +27,10 @@ def bucket_of(value_ns: NDArray[np.int64] | int) -> NDArray[np.int32]:
     return bucket
 
 
+#: Of a time that is only known to be longer than some bound: 146 years, longer than any call.
+BEYOND = int(bucket_of(2**62 - 1))
+
+
 def bucket_bounds(bucket: NDArray[np.int32] | int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The smallest and the largest latency in ns that falls into each bucket."""
     b = np.asarray(bucket, dtype=np.int64)

@@ -13,7 +13,7 @@ import numpy as np
 from headrace.base.buckets import bucket_bounds
 from headrace.history.archive.files import DAY_S, WEEK_S
 from headrace.history.archive.reader import Range, Reader, percentile
-from headrace.history.archive.tables import added
+from headrace.history.archive.tables import SLOW_LOG, added
 
 #: Points of one line: never more than a wide screen has pixels for.
 MOST_POINTS = 600
@@ -23,6 +23,8 @@ HEAT_POINTS, HEAT_BANDS = 160, 4
 PLANS_S = 400 * DAY_S
 #: Points of a sparkline.
 SPARK_POINTS = 40
+#: Longer than any call: of those beyond the last bound of their source only this is known.
+MOST_KNOWN_NS = 1e15
 
 Row = dict[str, Any]
 
@@ -98,6 +100,46 @@ def chart(reader: Reader, host: str, metric: str, span: Range, most: int = MOST_
         i = at[row["t"]]
         line.mean[i], line.least[i], line.most[i] = row["mean"], row["least"], row["most"]
     return Chart(times, unit, list(lines.values()))
+
+
+def client_times(reader: Reader, host: str, span: Range) -> Chart:
+    """Percentiles in s of the calls that clients timed, and the server's own p99 of its slow log beside them.
+
+    What was slower than the last bound of its source has no value: only that it was slower is known.
+    """
+    unit = unit_of(span, MOST_POINTS)
+    times = _times(span, unit)
+    at = {t: i for i, t in enumerate(times)}
+    shares = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
+    lines = {f"clients {name}": share for name, share in shares.items()}
+    found: dict[str, Line] = {}
+    for table, where, named in (
+        ("clients", "TRUE", lines),
+        ("buckets", f"source = '{SLOW_LOG}'", {"server p99 (slow log)": 0.99}),
+    ):
+        rows = reader.rows(
+            table,
+            f"SELECT t, list(bucket ORDER BY bucket) AS buckets, list(n ORDER BY bucket) AS counts FROM ("
+            f"SELECT t_s - t_s % {unit} AS t, bucket, {added('count')} AS n FROM rows WHERE {where} GROUP BY ALL) "
+            "GROUP BY t",
+            host,
+            span,
+        )
+        for row in rows:
+            if row["t"] not in at:
+                continue
+            buckets, counts = np.array(row["buckets"], np.int32), np.array(row["counts"], np.float64)
+            for label, share in named.items():
+                took = percentile(buckets, counts, share)
+                if took is None or took >= MOST_KNOWN_NS:
+                    continue
+                blank: list[float | None] = [None] * len(times)
+                line = found.setdefault(label, Line(label, blank, list(blank), list(blank)))
+                for values in (line.mean, line.least, line.most):
+                    values[at[row["t"]]] = took / 1e9
+    # The server's own alone is no chart of clients.
+    is_of_clients = any(label in found for label in lines)
+    return Chart(times, unit, list(found.values()) if is_of_clients else [])
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,10 @@ _PARAMETERS: Mapping[str, tuple[str, Any]] = {
     ),
 }
 #: The charts of a host: metric -> title, kind of number, and the lines that are stacked or compared in it.
+#: The chart whose lines are percentiles, made from buckets.
+CLIENTS = "clients"
 CHARTS: Mapping[str, tuple[str, str]] = {
+    CLIENTS: ("Response times as clients measured them", "s"),
     "cpu": ("CPU", "share"),
     "pressure": ("Time in which some task waited", "share"),
     "memory": ("Memory in use", "share"),
@@ -123,7 +126,7 @@ class _Chart:
             stood = await self._site.ask(questions.stood, self._site.reader, host, identity, asked.span())
             found, metric, kind = stood.chart, f"finding {identity}", "share"
         else:
-            found = await self._site.ask(questions.chart, self._site.reader, host, metric, asked.span())
+            found = await charted(self._site, host, metric, asked)
             kind = CHARTS.get(metric, ("", "n"))[1]
         lines = sorted(found.lines, key=lambda line: -sum(value or 0 for value in line.mean))
         return JSONResponse(
@@ -137,6 +140,12 @@ class _Chart:
                 "lines": [vars(line) for line in lines[:MOST_LINES]],
             }
         )
+
+
+async def charted(site: Site, host: str, metric: str, asked: Asked) -> questions.Chart:
+    if metric == CLIENTS:
+        return await site.ask(questions.client_times, site.reader, host, asked.span())
+    return await site.ask(questions.chart, site.reader, host, metric, asked.span())
 
 
 class _Load:

@@ -86,6 +86,14 @@ class Storage:
             help="Hosts, as for headrace size merge: which databases could share one is shown.",
         ),
     ] = None
+    clients: Annotated[
+        Path | None,
+        typer.Option(
+            "--clients",
+            metavar="FILE",
+            help="Sources of the response times that clients measure (TOML): Prometheus, CSV, statsd.",
+        ),
+    ] = None
     slow_log: Annotated[
         str,
         typer.Option("--slow-log", metavar="auto|off|PATH", help="Slow log that is digested on the hosts."),
@@ -385,6 +393,7 @@ def _site(
     from headrace.history.archive.reader import Reader
     from headrace.history.archive.rollup import Keep
     from headrace.history.archive.sums import Sums
+    from headrace.history.collect.clients import read_sources
     from headrace.history.collect.collector import Collector
     from headrace.web.auth import Auth
     from headrace.web.proxied import Proxy
@@ -410,6 +419,7 @@ def _site(
         with_examples=storage.examples,
         with_plans=storage.plans,
         mirror=mirror,
+        clients=read_sources(storage.clients) if storage.clients else (),
     )
     if storage.clock_is_right:
         collector.elapsed.trust_clock()

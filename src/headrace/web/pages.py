@@ -30,7 +30,7 @@ from headrace.web import (
     schema,
     tables,
 )
-from headrace.web.api import CHARTS, HEATS
+from headrace.web.api import CHARTS, CLIENTS, HEATS, charted
 from headrace.web.asked import MOST_WORDS, Asked
 from headrace.web.guard import address_of, needs
 from headrace.web.listing import address
@@ -155,14 +155,14 @@ class Pages:
         return await self._page(request, "host.html", name, work())
 
     async def _charts(self, host: str, asked: Asked) -> dict[str, tuple[str, str]]:
-        """Those of caches only where the history knows one in this range: most hosts have none."""
-        found = await self._site.ask(
-            questions.chart, self._site.reader, host, "memcached connections", asked.span()
-        )
+        """Those of caches and of clients only where the history knows any in this range: most hosts have none."""
+        cache, clients = [
+            await charted(self._site, host, metric, asked) for metric in ("memcached connections", CLIENTS)
+        ]
         return {
             metric: how
             for metric, how in CHARTS.items()
-            if found.lines or not metric.startswith("memcached ")
+            if (cache.lines or not metric.startswith("memcached ")) and (clients.lines or metric != CLIENTS)
         }
 
     async def finding(self, request: Request) -> Response:

@@ -1,5 +1,5 @@
-"""The history of ``headrace serve``: calls by class and latency bucket from slow logs, and counts where no more is
-known, such as the requests of memcached.
+"""The history of ``headrace serve``: calls by class and latency bucket, as clients timed them or from slow logs,
+and counts where no more is known, such as the requests of memcached.
 
 Minutes are kept for two days and hours for some weeks. A stretch counts only if all of it was watched: a minute
 without the host is no minute without calls.
@@ -16,16 +16,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace.base.buckets import bucket_bounds
+from headrace.base.buckets import BEYOND, bucket_bounds
 from headrace.base.counted import counted
 from headrace.base.errors import NothingMeasured
 from headrace.change.production.series import ALL, ONLY_COUNTS, OTHERS, Observed, Series
 from headrace.history import questions
 from headrace.history.archive.files import DAY_S, HOUR_S, MINUTE_S, Archive
 from headrace.history.archive.reader import Range, Reader
-from headrace.history.archive.tables import PERFORMANCE_SCHEMA, SLOW_LOG
+from headrace.history.archive.tables import CLIENTS, PERFORMANCE_SCHEMA, SLOW_LOG
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from headrace.change.production.series import Floats
 
 #: Classes of their own, the most frequent ones; all others are one class.
@@ -36,6 +38,9 @@ TOGETHER = 5
 MINUTES_S, HOURS_S = 2 * DAY_S, 40 * DAY_S
 #: What clients asked of a memcached server.
 REQUESTS = {"memcached gets": "get", "memcached sets": "set"}
+
+#: Sources that have times.
+TIMED = (CLIENTS.name, SLOW_LOG)
 
 #: (class, start) -> bucket -> calls
 _Calls = dict[tuple[str, float], dict[int, float]]
@@ -78,10 +83,15 @@ def observe(paths: Iterable[Path], at_s: float, *, weeks: bool = False) -> Obser
     if timed and counts:
         names = ", ".join(each.name for each in counts)
         notes.append(f"left out, because only their calls are counted and none is timed: {names}")
-    used = timed or counts
-    edges, first = _lattice(used)
+    # What a client waits for has more in it than the server's own time: a comparison is of one of them.
+    clients = [each for each in timed if each.source == CLIENTS.name]
+    if clients and len(clients) < len(timed):
+        names = ", ".join(each.name for each in timed if each not in clients)
+        notes.append(f"left out, because no client timed their calls as it did on the others: {names}")
+    used = clients or timed or counts
+    lattice = _lattice(used)
     return Observed(
-        tuple(series for each in used for series in each.series(edges, first)), tuple(dict.fromkeys(notes))
+        tuple(series for each in used for series in each.series(lattice)), tuple(dict.fromkeys(notes))
     )
 
 
@@ -90,31 +100,46 @@ class _Host:
     name: str
     watched: _Watched
     calls: _Calls
-    is_timed: bool
+    source: str
     notes: tuple[str, ...]
 
-    def series(self, edges: Floats, first: int) -> Iterator[Series]:
+    @property
+    def is_timed(self) -> bool:
+        return self.source in TIMED
+
+    def series(self, lattice: NDArray[np.int64]) -> Iterator[Series]:
+        """``lattice``: the last bucket of each bin, of all slow logs. Of clients' times only the bounds that some
+        call of the host fell to are known, so that a bin is as wide as its source's, or wider."""
+        if self.source == CLIENTS.name:
+            lattice = _buckets([self])
+        edges = _edges(lattice) if self.is_timed else ONLY_COUNTS
         lines = {start: line for line, start in enumerate(self.watched.starts)}
         by_class: dict[str, Floats] = {}
         for (name, start), buckets in self.calls.items():
             if start in lines:
                 counts = by_class.setdefault(name, np.zeros((len(lines), len(edges) - 1)))
                 for bucket, count in buckets.items():
-                    counts[lines[start], max(bucket - first + 1, 0) if self.is_timed else 0] += count
+                    counts[lines[start], np.searchsorted(lattice, bucket) if self.is_timed else 0] += count
         starts = self.watched.starts
         for name, counts in by_class.items():
             yield Series(self.name, name, starts, starts + self.watched.width_s, edges, counts)
 
 
-def _lattice(hosts: Sequence[_Host]) -> tuple[Floats, int]:
-    """The edges of all buckets in use, and the first bucket: the same for all series."""
-    filled = {bucket for each in hosts if each.is_timed for own in each.calls.values() for bucket in own}
-    if not filled:
-        return ONLY_COUNTS, 0
-    # Bucket 0, of less than a nanosecond, belongs to the first bin.
-    first, last = max(min(filled), 1), max(filled)
-    lower, _ = bucket_bounds(np.arange(first, last + 2, dtype=np.int32))
-    return np.concatenate(([0.0], lower.astype(np.float64), [np.inf])), first
+def _lattice(hosts: Sequence[_Host]) -> NDArray[np.int64]:
+    """Every bucket from the first to the last that any host uses, so that all have the same edges."""
+    filled = _buckets(hosts)
+    return np.arange(filled[0], filled[-1] + 1) if len(filled) else filled
+
+
+def _buckets(hosts: Sequence[_Host]) -> NDArray[np.int64]:
+    found = {bucket for each in hosts if each.is_timed for own in each.calls.values() for bucket in own}
+    return np.array(sorted(found), dtype=np.int64)
+
+
+def _edges(buckets: NDArray[np.int64]) -> Floats:
+    """Of bins that end with these buckets, and one of all that is longer."""
+    _, upper = bucket_bounds(buckets[buckets < BEYOND].astype(np.int32))
+    return np.concatenate(([0.0], upper.astype(np.float64) + 1, [np.inf]))
 
 
 def _hosts(path: Path, at_s: float, weeks: bool) -> Iterator[_Host]:
@@ -152,25 +177,27 @@ class _Past:
         calls, source = self._calls(watched)
         if not calls:
             return None
-        is_timed = source == SLOW_LOG
         notes = []
-        if is_timed:
+        if source == SLOW_LOG:
             notes.append("from slow logs: calls below the server's long_query_time are in none of them")
         if watched.partly:
             notes.append(
                 f"{self.name}: {counted(watched.partly, 'stretch', 'stretches')} of "
                 f"{watched.width_s / MINUTE_S:.0f} minutes not watched in whole, left out"
             )
-        return _Host(self.name, watched, calls, is_timed, tuple(notes))
+        return _Host(self.name, watched, calls, source, tuple(notes))
 
     def _watched(self) -> _Watched:
-        """A row of more minutes than the unit has is of a whole day, whose hours were deleted."""
+        """A row of more minutes than the unit has is of a whole day, whose hours were deleted. Where clients timed
+        calls, it is their minutes that count."""
         units = self.unit_s // MINUTE_S
         width_s = float(self.unit_s * (TOGETHER if self.unit_s == MINUTE_S else 1))
-        minutes: Counter[float] = Counter()
-        for row in self.rows(
+        rows = self.rows("clients", "SELECT t_s, SUM(minutes) AS n FROM rows GROUP BY t_s")
+        rows = rows or self.rows(
             "states", "SELECT t_s, SUM(minutes) AS n FROM rows WHERE state = 'ok' GROUP BY t_s"
-        ):
+        )
+        minutes: Counter[float] = Counter()
+        for row in rows:
             if row["n"] and row["n"] <= units:
                 minutes[_aligned(row["t_s"], self.at_s, width_s)] += row["n"]
         # What contains the change is on neither side.
@@ -179,7 +206,10 @@ class _Past:
         return _Watched(np.array(whole, dtype=np.float64), width_s, len(aside) - len(whole))
 
     def _calls(self, watched: _Watched) -> tuple[_Calls, str]:
-        """By class, stretch and bucket; of one source: the slow log, or what counts all calls."""
+        """By class, stretch and bucket; of one source: clients, the slow log, or what counts all calls."""
+        rows = self.rows("clients", "SELECT t_s, class, bucket, SUM(count) AS n FROM rows GROUP BY ALL")
+        if rows:
+            return self._kept([row for row in rows if row["n"]], watched, ""), CLIENTS.name
         known = questions.sources(self.reader, [self.name], self.span)
         if SLOW_LOG in known and (rows := self._of_slow_log()):
             return self._kept(rows, watched, SLOW_LOG), SLOW_LOG

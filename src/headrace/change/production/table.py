@@ -78,7 +78,7 @@ def opened(path: Path) -> File:
     rows = []
     for place, cells in lines:
         try:
-            rows.append(_row(cells, bounds[0] if bounds else ""))
+            rows.append(row_of(cells, bounds[0] if bounds else ""))
         except ValueError as error:
             raise PlanError(str(error), place=place, hint=EXAMPLE) from error
     file = File(rows, tuple(f"{path.name}: {note}" for note in notes), str(path))
@@ -86,7 +86,8 @@ def opened(path: Path) -> File:
     return file
 
 
-def _row(row: Mapping[str, str], bound: str) -> Row:
+def row_of(row: Mapping[str, str], bound: str) -> Row:
+    """The cells of a line; ``bound``: its column of ``UNITS_NS``, or empty. Raises KeyError, ValueError."""
     start, length = seconds_of_time(row["time"]), float(row["seconds"])
     count = float(row["count"])
     if not (0 < length < math.inf):

@@ -194,6 +194,13 @@ SESSIONS = Table(
 BUCKETS = Table(
     "buckets", {"source": _WORD, "class": _WORD, "bucket": pa.int32()}, {"count": ("sum", _COUNT)}
 )
+#: Calls by latency bucket as clients measured them (``collect.clients``): a bucket ends at its source's bound.
+#: ``minutes`` is 1 in one row of each minute that was read, also of one without a call, which is no gap.
+CLIENTS = Table(
+    "clients",
+    {"class": _WORD, "bucket": pa.int32()},
+    {"count": ("sum", _COUNT), "minutes": ("sum", _COUNT)},
+)
 #: The text of a class, without values, and its tables.
 TEXTS = Table(
     "texts", {"source": _WORD, "class": _WORD}, {"text": ("newest", _WORD), "tables": ("newest", _WORD)}
@@ -218,5 +225,17 @@ CHANGES = Table(
 
 TABLES: Mapping[str, Table] = {
     each.name: each
-    for each in (STATES, RESOURCES, METRICS, CLASSES, SESSIONS, BUCKETS, TEXTS, EXAMPLES, PLANS, CHANGES)
+    for each in (
+        STATES,
+        RESOURCES,
+        METRICS,
+        CLASSES,
+        SESSIONS,
+        BUCKETS,
+        CLIENTS,
+        TEXTS,
+        EXAMPLES,
+        PLANS,
+        CHANGES,
+    )
 }

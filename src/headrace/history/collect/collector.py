@@ -27,6 +27,7 @@ from headrace.history.archive.files import DAY_S, HOUR_S, MINUTE_S, Archive
 from headrace.history.archive.rollup import WEEKS_FOR_S, Keep, roll_up, trim, weekly
 from headrace.history.archive.tables import STATES, TABLES
 from headrace.history.collect import bounds, minute, plans, slow_log
+from headrace.history.collect.clients import Clients, Source
 from headrace.history.collect.watched import Watched, watched
 from headrace.host.activity import Looks
 from headrace.host.agent import Agent, Journal
@@ -120,6 +121,7 @@ class Collector:
         with_examples: bool = False,
         with_plans: bool = False,
         mirror: Mirror | None = None,
+        clients: Sequence[Source] = (),
     ) -> None:
         """``slow_log``: a path on the hosts, ``auto`` for the one that the server writes, or ``off``."""
         self.archive = archive
@@ -128,6 +130,7 @@ class Collector:
         self.with_plans = with_plans
         self.keep = keep or Keep()
         self.hosts: Mapping[str, Watched] = {host.name: watched(host) for host in hosts}
+        self.clients = Clients(archive, clients, self.hosts) if clients else None
         #: Why nothing is collected now; empty while all is well.
         self.problem = ""
         #: What of the history could not be rolled up or trimmed, and of which hosts.
@@ -156,6 +159,7 @@ class Collector:
         wrong = [f"{each.name} ({each.refused})" for each in self.hosts.values() if each.refused]
         if wrong:
             said.append(f"Rows with numbers that cannot be are refused: {_listed(wrong)}.")
+        said += [f"{self.clients.problem}."] if self.clients and self.clients.problem else []
         said += [f"{self.clock_problem}."] if self.clock_problem else []
         said += [f"{self.house_problem}."] if self.house_problem else []
         return " ".join([*said, *([f"{self.mirror_problem}."] if self.mirror_problem else [])])
@@ -173,6 +177,7 @@ class Collector:
         loops += [plans.follow] if self.with_plans else []
         tasks = [asyncio.create_task(loop(each)) for each in asked for loop in loops]
         tasks += [asyncio.create_task(self._copy(self._mirror))] if self._mirror else []
+        tasks += [asyncio.create_task(self.clients.run())] if self.clients else []
         try:
             while True:
                 end_s = (time.time() // MINUTE_S + 1) * MINUTE_S
