@@ -379,6 +379,7 @@ class Statsd(Reader, asyncio.DatagramProtocol):
         super().__init__(source)
         self._shape = _shape(source.pattern)
         self._calls: _Calls = {}
+        self._since_s = 0.0
         self._transport: asyncio.DatagramTransport | None = None
 
     async def listen(self) -> None:
@@ -391,6 +392,7 @@ class Statsd(Reader, asyncio.DatagramProtocol):
             )
         except OSError as error:
             raise PlanError(f"cannot listen: {error.strerror}", place=self.source.name) from error
+        self._since_s = time.time()
 
     def close(self) -> None:
         if self._transport:
@@ -424,7 +426,9 @@ class Statsd(Reader, asyncio.DatagramProtocol):
     def take(self, until_s: int) -> _Calls:
         # The list is one step of the loop's thread, which adds to it meanwhile.
         ready = [key for key in list(self._calls) if key[1] + MINUTE_S <= until_s]
-        return {key: self._calls.pop(key) for key in ready}
+        found = {key: self._calls.pop(key) for key in ready}
+        # The minute in which it began to listen is not a whole one.
+        return {key: calls for key, calls in found.items() if key[1] >= self._since_s}
 
 
 def _shape(pattern: str) -> re.Pattern[str]:
