@@ -116,7 +116,7 @@ fn cost(reader: Reader, text: &str, out: &mut Vec<u8>) -> Duration {
 fn twice_the_text_is_twice_the_work() {
     let mut out = Vec::new();
     for part in PARTS {
-        let (short, long) = (of_length(part, 16 << 10), of_length(part, 64 << 10));
+        let (short, long) = (of_length(part, 8 << 10), of_length(part, 32 << 10));
         for (shape, around) in [
             ("alone", ("", "")),
             ("in a list", ("select a in (", "")),

@@ -114,7 +114,7 @@ fn logs(parts: &[&str], before: &str, read: impl Fn(Pieces<'_>)) {
             for piece_bytes in [usize::MAX, 4096] {
                 let name = format!("{part:?} in {around:?} by {piece_bytes}");
                 let input = |length| of_length(around, part, length);
-                must_be_linear(&name, 24 << 10, input, |log| read(Pieces(log, piece_bytes)));
+                must_be_linear(&name, 12 << 10, input, |log| read(Pieces(log, piece_bytes)));
             }
         }
     }
@@ -302,7 +302,7 @@ fn a_recording_four_times_as_long_is_four_times_the_work() {
     ];
     for (name, part) in shapes {
         let input = |length: usize| part.iter().copied().cycle().take(length).collect::<Vec<u8>>();
-        must_be_linear(name, 256 << 10, input, |file| {
+        must_be_linear(name, 128 << 10, input, |file| {
             let Ok(mut reader) = Recording::of_bytes(file.to_vec()) else { return };
             while let Ok(Some(_)) = reader.next() {}
         });

@@ -351,6 +351,7 @@ async def test_killed_during_any_command_a_rollback_leaves_nothing(lab: Lab, kin
         await kill_and_undo(at)
 
 
+@pytest.mark.thorough
 async def test_an_array_that_came_back_under_another_name_is_found(lab: Lab, machine: Vm) -> None:
     killed = await asyncio.to_thread(controller, -1)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
