@@ -114,7 +114,7 @@ fn logs(parts: &[&str], before: &str, read: impl Fn(Pieces<'_>)) {
             for piece_bytes in [usize::MAX, 4096] {
                 let name = format!("{part:?} in {around:?} by {piece_bytes}");
                 let input = |length| of_length(around, part, length);
-                must_be_linear(&name, 12 << 10, input, |log| read(Pieces(log, piece_bytes)));
+                must_be_linear(&name, 24 << 10, input, |log| read(Pieces(log, piece_bytes)));
             }
         }
     }
