@@ -1,6 +1,7 @@
 """What ``headrace serve`` keeps: hosts watched each minute, in Parquet by day and host, and the questions to it.
 
-In: the stream of every host (``collect``: ``collector``, ``watched``, ``minute``, ``slow_log``, ``plans``).
+In: the stream of every host (``collect``: ``collector``, ``watched``, ``minute``, ``slow_log``, ``plans``), and
+what ``clients`` timed.
 Out: ``archive``: ``tables`` (what is kept, how rows add up), ``files``, ``rollup`` (hours, days, weeks; age and
 size), ``mirror`` (a copy in an object store), ``sums``, ``reader`` (DuckDB); ``questions``: what pages ask of
 it.
