@@ -63,6 +63,13 @@ CASES = [
         "one class",
         lambda: unwell(rates={**FULL, "statements.time_ns.abcdef0123456789": 7e9}),
     ),
+    Case(
+        "CPU10",
+        "user and system together are more than there is",
+        lambda: unwell(rates={**FULL, **DIGESTS, "process.stime_ticks.1322/mysqld": 350.0}),
+        ("",),
+        ("mysqld uses 7.8 of 8 CPUs, which are 97% busy",),
+    ),
     Case("CPU10", "nobody counts", lambda: unwell(rates=FULL), ("",), ("threads running.",)),
     Case("CPU10", "another", lambda: unwell(rates={**FULL, "process.utime_ticks.1322/mysqld": 50.0})),
     Case("CPU10", "idle", unwell),

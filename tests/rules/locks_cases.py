@@ -91,6 +91,11 @@ CASES = [
         "they wait for reads",
         lambda: unwell(status=STUCK, rates={"psi.some_total_us.io": 400_000.0}),
     ),
+    Case(
+        "LOCK01",
+        "they wait for reads, on a kernel without pressure counters",
+        lambda: unwell(status=STUCK, gauges={"cpu.procs_blocked.": 50.0}, without=["psi"]),
+    ),
     Case("LOCK01", "three threads", unwell),
     Case("LOCK01", "no CPUs", lambda: unwell(status=STUCK, without=["cpu"]), missing="CPUs were not sampled"),
     Case("LOCK01", "no status", lambda: unwell(without=["mysql_status"]), missing="threads_running was not"),

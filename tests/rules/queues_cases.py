@@ -81,6 +81,12 @@ def served(name: str, writes: float, write_ms: float) -> dict[str, float]:
     }
 
 
+#: Two encrypted members of one array.
+CRYPTS = mapped(
+    {**layer("md0", "dm-0", "dm-1"), "kind": "md"},
+    dm(0, "data0", "CRYPT-LUKS2-0a1b-data0", DISK),
+    dm(1, "data1", "CRYPT-LUKS2-2c3d-data1", "sda"),
+)
 CRYPT = mapped(dm(0, "data", "CRYPT-LUKS2-0a1b-data", DISK))
 SNAPSHOT = mapped(
     dm(0, "vg-data", f"{LVM}{'o' * 32}", "dm-1"),
@@ -317,6 +323,34 @@ CASES = [
         lambda: unwell(facts=CRYPT, rates={**served("dm-0", 800.0, 0.3), **served(DISK, 800.0, 0.1)}),
     ),
     Case("BLK17", "no layer", unwell),
+    Case(
+        "BLK17",
+        "two encrypted members of an array",
+        lambda: unwell(
+            facts=CRYPTS,
+            rates={
+                **served("dm-0", 800.0, 6.0),
+                **served("dm-1", 800.0, 7.0),
+                **served(DISK, 800.0, 0.1),
+                **served("sda", 800.0, 0.1),
+                **served("md0", 800.0, 7.1),
+            },
+        ),
+        ("dm-1",),
+        ("data1 (dm-1), encryption (dm-crypt), takes 7.0 ms", "; so does data0 (dm-0); tasks wait"),
+    ),
+    Case(
+        "BLK17",
+        "a kernel that does not count waits for I/O",
+        lambda: unwell(
+            facts=CRYPT,
+            rates={**served("dm-0", 800.0, 6.0), **served(DISK, 800.0, 0.1)},
+            without=["psi"],
+        ),
+        ("dm-0",),
+        ("; how much tasks wait for I/O is unknown.",),
+        severity=Severity.COST,
+    ),
     Case(
         "BLK17",
         "a replicated device that names no member",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,12 @@ import typer.main
 from headrace.cli import load
 from headrace.cli.shell import app
 from headrace.experiment import prove
+from headrace.hunt.hunt import examine
+from headrace.hunt.report.findings import to_json
 from headrace.hunt.rules.by_hand import BY_HAND, NOT_FOR_SPEED
-from headrace.hunt.rules.rule import Finding
+from headrace.hunt.rules.rule import Finding, at
 from tests.commands import headrace
+from tests.rules.hosts import saved
 from tests.unit.test_rules import CASES, RULES
 
 
@@ -54,6 +58,23 @@ def test_the_command_that_each_finding_ends_in_exists() -> None:
         parsed(command)
     with pytest.raises(Exception, match="No such option"):
         parsed("headrace prove POOL01 --alive")
+
+
+def test_the_command_is_of_the_host_and_the_server_that_were_named() -> None:
+    target, login = ("--target", "root@db1"), ("--mysql-host", "db 1", "--mysql-user", "dba")
+    hunt = replace(
+        examine(saved(gauges={"processlist.states.Waiting for table metadata lock": 9.0})),
+        target=target,
+        login=login,
+    )
+    finding = next(each for each in hunt.judgement.findings if "rules" not in each.next_command)
+    assert to_json(hunt, finding)["next"] == at(finding.next_command, target, login)
+    for command in sorted({finding.next_command for finding in findings()}):
+        pasted = at(command, target, login)
+        parsed(pasted)
+        is_anywhere = command.startswith("headrace rules") or "--plan" in command
+        assert ("root@db1" in pasted) is not is_anywhere
+        assert ("--mysql-host 'db 1'" in pasted) is not (is_anywhere or "latencies" in command)
 
 
 def test_rules_whose_fixes_nobody_can_test_are_those_of_the_table() -> None:

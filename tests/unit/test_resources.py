@@ -396,6 +396,14 @@ def test_an_interface_without_a_speed_is_unknown_never_fine() -> None:
     assert f"Not known: how busy network {NIC} is." in evidence.verdict.sentence
 
 
+def test_an_interface_without_numbers_is_named_and_costs_no_other() -> None:
+    evidence = unwell(gauges={"network.unread.eth7": 1.0, f"network.unread.{NIC}:1": 1.0})
+    assert use(evidence, "network", "eth7").level is Level.UNKNOWN
+    assert use(evidence, "network", f"{NIC}:1").level is Level.FINE
+    assert use(evidence, "network", NIC).level is Level.FINE
+    assert "Not known: how busy network eth7 is." in evidence.verdict.sentence
+
+
 def test_an_interface_that_came_after_the_facts_is_unknown() -> None:
     rates = {f"network.{way}_{what}.eth9": 1e6 for way in ("rx", "tx") for what in ("bytes", "packets")}
     assert use(unwell(rates=rates), "network", "eth9").level is Level.UNKNOWN

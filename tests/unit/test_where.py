@@ -108,6 +108,17 @@ def test_a_login_that_failed_takes_no_process_for_its_server() -> None:
     assert not facts.server_place.is_on_host
 
 
+def test_a_word_that_a_newer_agent_has_is_unknown_never_here() -> None:
+    for answer in ("sandboxed", "unknown", None):
+        data = {**unwell().raw, "server_asked": "/s"}
+        data["server_settings"] = {**data["server_settings"], "pid": 1322, "place": {"answer": answer}}
+        facts = HostFacts(Facts("", data))
+        assert facts.server_place is not None
+        assert not facts.server_place.is_on_host
+        assert (facts.server_pid, facts.server_process, facts.server_allocator) == (None, None, None)
+    assert facts.server_place.missing == "a newer headrace"
+
+
 def test_facts_of_an_older_agent_say_here_or_nothing() -> None:
     settings = unwell().raw["server_settings"]
     for pid, answer in ((1322, "here"), (None, "unknown")):

@@ -36,10 +36,14 @@ const FEWEST_COLUMNS: usize = 11;
 
 fn write(text: &str, values: &mut Values) -> anyhow::Result<()> {
     let mut devices = Vec::new();
-    for line in text.lines() {
+    let mut unread = Vec::new();
+    let mut is_any = false;
+    for line in text.lines().filter(|line| !line.trim().is_empty()) {
         let Some((name, rest)) = split_name(line) else {
-            bail!("/proc/diskstats has a line without a device: {line:?}");
+            unread.push((line.trim(), [1]));
+            continue;
         };
+        is_any = true;
         let mut row = [0; MOST_COLUMNS];
         let mut count = 0;
         for (cell, number) in row.iter_mut().zip(numbers(rest)) {
@@ -51,6 +55,9 @@ fn write(text: &str, values: &mut Values) -> anyhow::Result<()> {
             devices.push((name, row, count));
         }
     }
+    if let (false, Some((line, _))) = (is_any, unread.first()) {
+        bail!("/proc/diskstats has a line without a device: {line:?}");
+    }
     for (metric, column) in COLUMNS {
         values.metric(metric);
         for (name, row, count) in &devices {
@@ -59,6 +66,7 @@ fn write(text: &str, values: &mut Values) -> anyhow::Result<()> {
             }
         }
     }
+    values.table(&["unread"], &unread);
     Ok(())
 }
 
@@ -117,5 +125,12 @@ mod tests {
     fn a_host_without_disks_is_no_error_but_nonsense_is() {
         assert_eq!(collect(|values| write("", values).unwrap()), json!({}));
         assert!(write("nonsense\n", &mut Values::default()).is_err());
+    }
+
+    #[test]
+    fn a_line_without_a_device_costs_no_other_one() {
+        let values = collect(|values| write("nonsense\n 8 0 sda 1 2 3 4 5 6 7 8 9 10 11\n", values).unwrap());
+        assert_eq!(values["reads"], json!({"sda": 1}));
+        assert_eq!(values["unread"], json!({"nonsense": 1}));
     }
 }

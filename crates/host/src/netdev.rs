@@ -1,12 +1,13 @@
 //! /proc/net/dev: bytes, packets, errors and drops of each network interface.
 //!
 //! Its drops are two counters in one: packets that the kernel did not want, and those for which the card had no
-//! room. The second has its own file in /sys, which is read only for cards.
+//! room. The second has its own file in /sys, which is read only for cards. An interface whose line has no numbers
+//! (`eth0:1: No statistics available.`) is named by the metric `unread`, and costs no other one.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 
 use super::sample::sampler::{Kind, Sample};
 use super::sample::source::{KeptFile, numbers};
@@ -35,7 +36,7 @@ impl Sample for Interfaces {
     fn sample(&mut self, values: &mut Values) -> anyhow::Result<()> {
         let text = self.devices.read()?;
         write(text, values)?;
-        let names = text.lines().skip(2).filter_map(|line| Some(line.rsplit_once(':')?.0.trim()));
+        let names = text.lines().skip(2).filter_map(|line| Some(row(line).ok()?.0));
         values.metric("rx_missed");
         for name in names {
             let counter = self.missed.entry(name.to_owned()).or_insert_with(|| {
@@ -74,17 +75,26 @@ const COLUMNS: [&str; 16] = [
 
 fn write(text: &str, values: &mut Values) -> anyhow::Result<()> {
     let mut interfaces = Vec::new();
-    for line in text.lines().skip(2) {
-        // The last colon: an old alias interface is called eth0:1.
-        let (name, rest) = line.rsplit_once(':').with_context(|| format!("/proc/net/dev: {line:?}"))?;
-        let mut row = [0; COLUMNS.len()];
-        let count = row.iter_mut().zip(numbers(rest)).map(|(cell, number)| *cell = number).count();
-        ensure!(count == COLUMNS.len(), "/proc/net/dev has {count} numbers for {}, not 16", name.trim());
-        interfaces.push((name.trim(), row));
+    let mut unread = Vec::new();
+    for line in text.lines().skip(2).filter(|line| !line.trim().is_empty()) {
+        match row(line) {
+            Ok(interface) => interfaces.push(interface),
+            Err(name) => unread.push((name, [1])),
+        }
     }
-    ensure!(!interfaces.is_empty(), "/proc/net/dev has no interface");
+    ensure!(!interfaces.is_empty(), "/proc/net/dev has no interface with 16 numbers");
     values.table(&COLUMNS, &interfaces);
+    values.table(&["unread"], &unread);
     Ok(())
+}
+
+/// An interface's name and numbers; its name alone if it does not have all of them.
+fn row(line: &str) -> Result<(&str, [u64; COLUMNS.len()]), &str> {
+    // The last colon: an old alias interface is called eth0:1.
+    let (name, rest) = line.rsplit_once(':').unwrap_or((line, ""));
+    let mut row = [0; COLUMNS.len()];
+    let count = row.iter_mut().zip(numbers(rest)).map(|(cell, number)| *cell = number).count();
+    if count == COLUMNS.len() { Ok((name.trim(), row)) } else { Err(name.trim()) }
 }
 
 #[cfg(test)]
@@ -105,6 +115,17 @@ mod tests {
         assert_eq!(values["rx_multicast"], json!({"lo": 0, "eth0": 6}));
         assert_eq!(values["tx_bytes"], json!({"lo": 3193, "eth0": 1156870}));
         assert_eq!(values["tx_compressed"], json!({"lo": 0, "eth0": 12}));
+    }
+
+    #[test]
+    fn an_interface_without_numbers_costs_no_other_one() {
+        let good = "  eth0:1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n";
+        for bad in ["eth0:1: No statistics available.", "wlan0: 1 2 3", "nonsense", "sit0:"] {
+            let values = collect(|values| write(&format!("{HEAD}{bad}\n{good}"), values).unwrap());
+            assert_eq!(values["rx_bytes"], json!({"eth0": 1}));
+            let (name, _) = bad.rsplit_once(':').unwrap_or((bad, ""));
+            assert_eq!(values["unread"], json!({name: 1}));
+        }
     }
 
     #[test]

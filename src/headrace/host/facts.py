@@ -211,23 +211,25 @@ class HostFacts:
         settings = self._table("server_settings")
         found = settings.get("place")
         asked = self.server_asked
-        if isinstance(found, Mapping) and found.get("answer") in list(Answer):
+        if isinstance(found, Mapping):
+            # A newer agent may have another word.
+            known = found.get("answer") in list(Answer)
             forwarder = found.get("answered_by") or {}
             return ServerPlace(
-                Answer(found["answer"]),
+                Answer(found["answer"]) if known else Answer.UNKNOWN,
                 asked,
                 self.server_pid,
                 tuple(map(str, found.get("namespaces") or ())),
                 f"{forwarder['program']} (pid {forwarder['pid']})" if forwarder else "",
                 tuple(map(str, found.get("evidence") or ())),
-                str(found.get("missing") or ""),
+                str(found.get("missing") or "") if known else "a newer headrace",
             )
         if asked and not settings:
             return ServerPlace(Answer.UNKNOWN, asked, missing="a login")
         # Older agents looked for its process, and did not say how.
         if self.server_pid is not None:
             return ServerPlace(Answer.HERE, asked, self.server_pid)
-        if settings and not self.only_sql and self._data.get("agent_version"):
+        if settings and not self.only_sql:
             return ServerPlace(Answer.UNKNOWN, asked, missing="facts of a newer agent")
         return None
 
@@ -402,9 +404,11 @@ class HostFacts:
 
     @property
     def server_pid(self) -> int | None:
-        """Of the server that was queried, if it runs on this host."""
-        pid = self._table("server_settings").get("pid")
-        return pid if isinstance(pid, int) else None
+        """Of the server that was queried, if it is known to run on this host."""
+        settings = self._table("server_settings")
+        pid, place = settings.get("pid"), settings.get("place")
+        is_here = not isinstance(place, Mapping) or place.get("answer") in (Answer.HERE, Answer.NAMESPACE)
+        return pid if isinstance(pid, int) and is_here else None
 
     @property
     def replicas(self) -> list[str] | None:

@@ -168,7 +168,27 @@ class Window:
         for key, most in limits.items():
             for part in map(self._part, self._index.get(key, {}).values()):
                 is_more[part] = grown[part] > most * (CPU_SLACK * width[part] + WAITS_SLACK_S)
+        for name, most in kinds:
+            self._mark_both(name, most * TICKS_S, grown, width, is_more)
         return is_more
+
+    def _mark_both(
+        self,
+        sampler: str,
+        most: float,
+        grown: NDArray[np.float64],
+        width: NDArray[np.float64],
+        is_more: NDArray[np.bool_],
+    ) -> None:
+        """Where the user's and the system's time of one label are each possible, and together are not."""
+        user, system = (self._index.get((sampler, f"{way}time_ticks"), {}) for way in "us")
+        for label in user.keys() & system.keys():
+            parts = [self._part(labels[label]) for labels in (user, system)]
+            if np.array_equal(self._t[parts[0]], self._t[parts[1]]):
+                both = grown[parts[0]] + grown[parts[1]]
+                is_both = both > most * (CPU_SLACK * width[parts[0]] + WAITS_SLACK_S)
+                for part in parts:
+                    is_more[part] |= is_both
 
     def _is_a_fall(
         self, before: NDArray[np.float64], grown: NDArray[np.float64], may_reset: NDArray[np.bool_]

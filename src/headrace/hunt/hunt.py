@@ -34,6 +34,7 @@ from headrace.hunt import admission
 from headrace.hunt.resources import Verdict
 from headrace.hunt.rules import Evidence, Finding, Judgement, all_rules, judge
 from headrace.hunt.rules.cause import causes_first, conclude, is_full
+from headrace.hunt.rules.rule import at
 
 DEFAULT_SECONDS = 60.0
 INTERVAL_S = 1.0
@@ -90,11 +91,17 @@ def _is_path(error: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True)
 class Hunt:
-    """A snapshot and the conclusions from it."""
+    """A snapshot and the conclusions from it; ``target`` and ``login`` are the options that it was made with."""
 
     snapshot: Snapshot
     evidence: Evidence
     judgement: Judgement
+    target: tuple[str, ...] = ()
+    login: tuple[str, ...] = ()
+
+    def next_command(self, finding: Finding) -> str:
+        """What to execute next, on the same host and server."""
+        return at(finding.next_command, self.target, self.login)
 
     @cached_property
     def verdict(self) -> Verdict:

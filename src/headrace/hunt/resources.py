@@ -39,6 +39,7 @@ from headrace.hunt.reclaim import (
     reclaimable_cache_bytes,
     waits_in_other_groups,
 )
+from headrace.hunt.segments import RETRANSMITTED, lost_segments
 
 #: Above this a resource is worth a look, though nothing waits for it yet.
 BUSY = 0.70
@@ -53,8 +54,6 @@ STEAL_SEEN, STEAL_HIGH = 0.02, 0.10
 QUOTA_COSTS = 0.05
 #: Packets dropped of those that a core received, above which clients notice; below it is one burst per day.
 LOST = 1e-4
-#: Lost segments of all that were sent, above which the network loses packets.
-RETRANSMITTED = 0.01
 #: Connections per second that a full accept queue refuses; less often it is a burst.
 REFUSED_S = 1.0
 #: The slowest Ethernet.
@@ -353,6 +352,10 @@ def _block(
         if (uncounted.get("queue") or {}).get("iostats") is False and not uncounted.get("slaves"):
             why = "the kernel does not count its requests (iostats is 0)"
             yield ResourceUsage("block", str(uncounted["name"]), Level.UNKNOWN, None, saturation=why)
+    for line in window.labels("disk", "unread"):
+        yield ResourceUsage(
+            "block", line[:40], Level.UNKNOWN, None, saturation="/proc/diskstats has no numbers"
+        )
     for device in devices(window):
         record = facts.block_device(device.name)
         if record is not None and record.get("kind") == "partition":
@@ -506,6 +509,7 @@ def _network(window: Window, facts: HostFacts) -> Iterator[ResourceUsage]:
         if received + sent <= 0:
             continue
         yield _interface(window, facts, name, received, sent)
+    yield from _unread(window)
     lost, out = lost_segments(window), window.rate("snmp", "Tcp.OutSegs")
     overflows = window.rate("snmp", "TcpExt.ListenOverflows") or 0.0
     if out and out >= 100 and lost is not None:
@@ -527,17 +531,15 @@ def _network(window: Window, facts: HostFacts) -> Iterator[ResourceUsage]:
         )
 
 
-def lost_segments(window: Window) -> float | None:
-    """Retransmitted segments per second that had been lost.
-
-    The peer reports what arrives twice (D-SACK, RFC 2883). On a busy host most does: an acknowledgement waits for
-    a CPU, and the probe for a lost tail (RFC 8985) is faster.
-    """
-    again = window.rate("snmp", "Tcp.RetransSegs")
-    if again is None:
-        return None
-    twice = [window.rate("snmp", f"TcpExt.TCPDSACK{kind}") or 0.0 for kind in ("Recv", "OfoRecv")]
-    return max(again - sum(twice), 0.0)
+def _unread(window: Window) -> Iterator[ResourceUsage]:
+    """Interfaces whose line in /proc/net/dev has no numbers: one may be a card that is full."""
+    read = window.labels("network", "rx_bytes")
+    for name in window.labels("network", "unread"):
+        card = name.partition(":")[0]
+        is_alias = card != name and card in read
+        why = f"{card} counts its packets" if is_alias else "its line in /proc/net/dev has no numbers"
+        level = Level.FINE if is_alias else Level.UNKNOWN
+        yield ResourceUsage("network", name, level, None, saturation=why)
 
 
 def _interface(window: Window, facts: HostFacts, name: str, received: float, sent: float) -> ResourceUsage:

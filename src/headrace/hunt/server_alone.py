@@ -141,6 +141,10 @@ def not_known(facts: HostFacts) -> str:
     """What a verdict without a host has to end with."""
     wanted = ["--cpus 8"] if facts.given_cpus is None else []
     wanted += ["--memory 64G"] if facts.given_memory_bytes is None else []
-    size = "its size helps" if len(wanted) == 1 else "their sizes help"
-    more = f"; {size}: {' '.join(wanted)}" if wanted else ""
+    what = "the number of its CPUs" if facts.given_cpus is None else ""
+    if facts.given_memory_bytes is None:
+        what = f"{what} and the size of its memory help" if what else "the size of its memory helps"
+    else:
+        what += " helps"
+    more = f"; {what}: {' '.join(wanted)}" if wanted else ""
     return f"How busy its CPUs, memory and disks are is unknown: {facts.only_sql}{more}."

@@ -6,6 +6,7 @@ container. Kernel threads work for others, so they are counted apart.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -145,6 +146,7 @@ def _by(window: Window, key: Callable[[str, str], str]) -> list[Program]:
     if seconds <= 0:
         return []
     since, known, server = _start_of_sampling(window), _groups(window), _own(window)
+    most = _cpus(window)
     sums: dict[str, _Sum] = {}
     for label in window.labels("process", "utime_ticks"):
         pid, _, name = label.partition("/")
@@ -160,7 +162,7 @@ def _by(window: Window, key: Callable[[str, str], str]) -> list[Program]:
         Program(
             name,
             tuple(sorted(own.pids)),
-            own.ticks / TICKS_PER_SECOND / seconds,
+            min(own.ticks / TICKS_PER_SECOND / seconds, most),
             own.io_bytes / seconds,
             own.rss_bytes,
             own.is_server,
@@ -204,7 +206,14 @@ def busiest_server(window: Window) -> tuple[str, float]:
         if (pid, program) == own or (own is None and program in SERVERS):
             ticks = user + (window.rate("process", "stime_ticks", label) or 0.0)
             used[program] = max(used.get(program, 0.0), ticks / TICKS_PER_SECOND)
-    return max(used.items(), key=lambda pair: pair[1], default=("", 0.0))
+    name, cpus = max(used.items(), key=lambda pair: pair[1], default=("", 0.0))
+    return name, min(cpus, _cpus(window))
+
+
+def _cpus(window: Window) -> float:
+    """Of the host, as far as they were sampled. Processes are not read at the very time of the CPUs, so that what
+    one used may come to a little more than there is."""
+    return len({*window.labels("cpu", "user")} - {"all"}) or math.inf
 
 
 def fills_cores(window: Window, busy: float, cores: int) -> bool:

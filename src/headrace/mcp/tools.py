@@ -82,7 +82,7 @@ class Tools:
             "seconds": hunt.snapshot.seconds,
             "verdict": untrusted(hunt.verdict.sentence),
             "finding_count": len(found),
-            "findings": [_finding(to_json(each)) for each in found[:MOST_FINDINGS]],
+            "findings": [_finding(to_json(hunt, each)) for each in found[:MOST_FINDINGS]],
         }
 
     def query_classes(self, path: str, count: int = 10, order: str = "sum") -> Answer:

@@ -18,7 +18,7 @@ from headrace.history.collect.minute import finding_row, text_of
 from headrace.history.collect.watched import Watched
 from headrace.host.monitors import looks_at_server as looks_at_server
 from headrace.hunt.rules.cause import limited_by
-from headrace.hunt.rules.rule import Finding
+from headrace.hunt.rules.rule import Finding, at
 from headrace.web import capacity, locks, marks, rates, rollouts, said
 from headrace.web.alerts import SERVE
 from headrace.web.asked import RANGES, Asked
@@ -203,10 +203,10 @@ def _with_test(row: dict[str, Any], watched: Watched) -> dict[str, Any]:
         return row
     login = watched.feed.login or watched.host.login
     target = ["-t", watched.feed.spec.address] if watched.feed.spec.kind != "local" else []
-    where = shlex.join([*target, *(login.argv if login else [])])
+    own = login.argv if login else []
+    where = shlex.join([*target, *own])
     if not row["test"]:
-        asks = {"rules": "", "latencies": shlex.join(target)}.get(row["next"].split()[1], where)
-        return {**row, "next": f"{row['next']} {asks}".rstrip()}
+        return {**row, "next": at(row["next"], target, own)}
     return {**row, "test": f"headrace hunt {where} && {row['test']} --live {where}"}
 
 

@@ -143,6 +143,8 @@ def hunt(
 
         limits = replace(limits, alone_ms={**remembered(target), **limits.alone_ms})
         found = hunts.examine(watched(target, seconds, login, limits, profile, thorough, host_only, alone))
+        where = () if target == "local" else ("--target", target)
+        found = replace(found, target=where, login=tuple(login.argv))
         # `headrace apply` and `headrace prove` resolve finding ids against this.
         write(found.snapshot, last_path())
         if brief and not as_json:

@@ -19,7 +19,7 @@ def section(hunt: Hunt) -> Section:
         "Each is a hypothesis about this host: what the numbers show, what to change, and what would "
         "refute it. Worst first.",
         list(_brief(hunt)),
-        {"findings": [to_json(finding) for finding in hunt.judgement.findings]},
+        {"findings": [to_json(hunt, finding) for finding in hunt.judgement.findings]},
     )
 
 
@@ -42,7 +42,7 @@ def _parts(hunt: Hunt) -> Iterator[Part]:
                 Sentence(finding.hit.summary, "summary"),
                 Sentences(numbers, "numbers"),
                 Sentence(finding.rule.why, "why"),
-                Facts(list(_rows(finding))),
+                Facts(list(_rows(hunt, finding))),
             ],
             f"finding {finding.severity}",
         )
@@ -50,14 +50,14 @@ def _parts(hunt: Hunt) -> Iterator[Part]:
         yield Note("No findings.")
 
 
-def _rows(finding: Finding) -> Iterator[tuple[str, Words]]:
+def _rows(hunt: Hunt, finding: Finding) -> Iterator[tuple[str, Words]]:
     for i, remedy in enumerate(finding.hit.remedies):
         yield "or" if i else "fix", _remedy(remedy)
     if finding.rule.disputed:
         yield "disputed", finding.rule.disputed
     yield "refuted if", finding.rule.refute
     yield "source", finding.rule.source
-    yield "next", Span(finding.next_command, "code")
+    yield "next", Span(hunt.next_command(finding), "code")
 
 
 def _remedy(remedy: Remedy) -> Words:
@@ -81,20 +81,20 @@ def _brief(hunt: Hunt) -> Iterator[Part]:
         severity = Span(f"{finding.severity} ", style=SEVERITY_STYLE[finding.severity])
         title = (severity, Span(finding.id, "strong"), f"  {finding.rule.title}")
         yield Gap()
-        yield Card(title, [Sentence(finding.hit.summary), Facts(_short(finding))])
+        yield Card(title, [Sentence(finding.hit.summary), Facts(_short(hunt, finding))])
     yield Gap()
 
 
-def _short(finding: Finding) -> list[tuple[str, str]]:
+def _short(hunt: Hunt, finding: Finding) -> list[tuple[str, str]]:
     rows: list[tuple[str, str]] = []
     for remedy in finding.hit.remedies:
         rows.append(("or" if rows else "fix", remedy_text(remedy)))
     if finding.rule.disputed:
         rows.append(("disputed", finding.rule.disputed))
-    return [*rows, ("refuted", finding.rule.refute), ("next", finding.next_command)]
+    return [*rows, ("refuted", finding.rule.refute), ("next", hunt.next_command(finding))]
 
 
-def to_json(finding: Finding) -> dict[str, object]:
+def to_json(hunt: Hunt, finding: Finding) -> dict[str, object]:
     rule, hit = finding.rule, finding.hit
     return {
         "id": finding.id,
@@ -120,5 +120,5 @@ def to_json(finding: Finding) -> dict[str, object]:
         "refute": rule.refute,
         "disputed": rule.disputed,
         "source": rule.source,
-        "next": finding.next_command,
+        "next": hunt.next_command(finding),
     }

@@ -10,6 +10,7 @@ from typing import Any
 from headrace.hunt.resources import Level
 from headrace.hunt.rules.evidence import GIB, Evidence, NotEnough, number, share, size
 from headrace.hunt.rules.rule import Confidence, Match, Remedy, Severity, rule
+from headrace.hunt.rules.waited import waited_for_io
 
 #: Writes per second above which a file system's own work can show in a trial.
 MANY_WRITES_S = 500.0
@@ -478,7 +479,7 @@ def mounted_sync(evidence: Evidence) -> Iterator[Match]:
     table or of a log also waits until the device has it, with the file's metadata and a flush of the device's
     cache. The option often comes from an example for removable drives or for NFS.
     """
-    waits = (evidence.window.rate("psi", "some_total_us", "io") or 0.0) / 1e6
+    waits = waited_for_io(evidence.window)
     for point, holds in written_mounts(evidence).items():
         mount = evidence.facts.server_file_system_of(point) or {}
         if "sync" not in _options(mount):
@@ -487,12 +488,11 @@ def mounted_sync(evidence: Evidence) -> Iterator[Match]:
         writes = evidence.window.rate("disk", "writes", disk) or 0.0
         yield Match(
             point,
-            f"{point} ({', '.join(holds)}) is mounted with sync, at {writes:,.0f} writes/s; tasks wait for I/O "
-            f"{share(waits)} of the time.",
+            f"{point} ({', '.join(holds)}) is mounted with sync, at {writes:,.0f} writes/s; {waits.said}.",
             (
                 number("mount options", ",".join(_options(mount))),
                 number("writes/s of the device", writes, ",.0f"),
-                number("waited for I/O", share(waits)),
+                waits.number,
             ),
             (
                 _instead(
@@ -503,5 +503,5 @@ def mounted_sync(evidence: Evidence) -> Iterator[Match]:
                     ("Remove sync from /etc/fstab or the mount unit, or it is back at the next mount.",),
                 ),
             ),
-            Severity.LIMIT if waits >= WAITS_FOR_IO else None,
+            Severity.LIMIT if waits.is_high else None,
         )

@@ -63,6 +63,8 @@ def statements_use_all_cpus(evidence: Evidence) -> Iterator[Match]:
     if top and top[0][1] >= ONE_CLASS:
         return
     running = evidence.running
+    # It has no more than what all programs have together.
+    mine = min(mine, busy)
     named = "; ".join(f"{text} ({share(part)})" for text, part in top)
     steps = (
         ("EXPLAIN them; add the missing index, read fewer rows, or run them less often.",)

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping
 from headrace.base.counted import counted
 from headrace.base.model import Vendor
 from headrace.host.activity import cut
-from headrace.hunt.resources import MANY_RUNNING, PRESSURE_HIGH, TIMES_CORES, Level
+from headrace.hunt.resources import MANY_RUNNING, TIMES_CORES, Level
 from headrace.hunt.rules import innodb
 from headrace.hunt.rules.evidence import MIB, Evidence, NotEnough, Number, number, share, size
 from headrace.hunt.rules.rule import Confidence, Match, Remedy, Severity, rule
+from headrace.hunt.rules.waited import waited_for_io
 from headrace.knobs.knob import Versions
 
 #: One session waiting for a row all the time, in milliseconds of waiting per second: above it, row locks are a
@@ -175,8 +176,11 @@ def software_is_the_limit(evidence: Evidence) -> Iterator[Match]:
     if verdict.limiting is not None or running - 1 < max(MANY_RUNNING, TIMES_CORES * used):
         return
     # Threads that wait for a CPU or for reads do not wait for each other.
-    waited_for_io = (evidence.window.rate("psi", "some_total_us", "io") or 0.0) / 1e6
-    if cpu.level is Level.BUSY or waited_for_io >= PRESSURE_HIGH:
+    waits_for_io = waited_for_io(evidence.window)
+    blocked = evidence.window.gauge("cpu", "procs_blocked")
+    if cpu.level is Level.BUSY or waits_for_io.is_high:
+        return
+    if waits_for_io.share is None and blocked is not None and blocked.mean >= running / 2:
         return
     row_waiters = row_wait_ms_s(evidence) / 1e3
     waits = latch_waits(evidence)
@@ -190,6 +194,8 @@ def software_is_the_limit(evidence: Evidence) -> Iterator[Match]:
         if worst or seen
         else "; the cause is unknown: performance_schema and the process list were not read"
     )
+    if blind and waits_for_io.share is None and blocked is None:
+        blind += f", and {waits_for_io.said}"
     yield Match(
         "",
         f"{running:.0f} server threads are active, but all CPUs together are busy for only {used:.1f}; no "

@@ -10,6 +10,7 @@ from headrace.hunt.resources import PRESSURE_HIGH, Level
 from headrace.hunt.rules.block import reads_buffered
 from headrace.hunt.rules.evidence import Evidence, NotEnough, number, share, size
 from headrace.hunt.rules.rule import Confidence, Match, Remedy, Severity, rule
+from headrace.hunt.rules.waited import Waited, waited_for_io
 from headrace.hunt.users import OURS, TICKS_PER_SECOND, Group, Program
 
 #: Share of a short resource from which on a program that is no server is a neighbour worth a finding.
@@ -157,8 +158,8 @@ def another_program_uses_the_device(evidence: Evidence) -> Iterator[Match]:
     """
     full = [use for use in evidence.verdict.uses if use.resource == "block" and use.level is Level.SATURATED]
     others = neighbours(evidence)
-    waited = (evidence.window.rate("psi", "some_total_us", "io") or 0.0) / 1e6
-    if not full and waited < PRESSURE_HIGH:
+    waited = waited_for_io(evidence.window)
+    if not full and not waited.is_high:
         return
     total = sum(program.io_bytes_s for program in evidence.programs)
     own = sum(p.io_bytes_s for p in evidence.programs if p.is_server)
@@ -172,13 +173,13 @@ def another_program_uses_the_device(evidence: Evidence) -> Iterator[Match]:
             program.name,
             f"{program.name} {moved}, while {names} {'is' if len(full) == 1 else 'are'} saturated."
             if full
-            else f"{program.name} {moved}, while tasks wait for I/O {share(waited)} of the time.",
+            else f"{program.name} {moved}, while {waited.said}.",
             (
                 number(f"{program.name}, MB/s", program.io_bytes_s / 1e6, ",.1f"),
                 number("the server, MB/s", own / 1e6, ",.1f"),
                 number("processes", _pids(program)),
                 number("control group", _where(program)),
-                number("waiting", full[0].saturation if full else f"for I/O {share(waited)} of the time"),
+                number("waiting", full[0].saturation if full else waited.said),
             ),
             (
                 Remedy(
@@ -359,7 +360,7 @@ def caches_are_dropped(evidence: Evidence) -> Iterator[Match]:
         return
     disk = evidence.disk_of(evidence.device_of(evidence.data_directory) or "")
     reads = evidence.window.rate("disk", "reads", disk) or 0.0
-    waits = (evidence.window.rate("psi", "some_total_us", "io") or 0.0) / 1e6
+    waits = waited_for_io(evidence.window)
     is_felt = pages > 0 and reads >= READ_AGAIN_S and evidence.has_server and reads_buffered(evidence)
     when = (
         f"{now:,.0f} times in {evidence.window.seconds:,.0f} s"
@@ -374,7 +375,7 @@ def caches_are_dropped(evidence: Evidence) -> Iterator[Match]:
             number("dropped in the window", now, ",.0f"),
             number("dropped since the boot", since_boot, ",.0f"),
             number("reads/s of the data's device", reads, ",.0f"),
-            number("waited for I/O", share(waits)),
+            waits.number,
         ),
         (
             Remedy(
@@ -389,8 +390,8 @@ def caches_are_dropped(evidence: Evidence) -> Iterator[Match]:
     )
 
 
-def _felt(waits: float) -> Severity:
-    return Severity.LIMIT if waits >= PRESSURE_HIGH else Severity.COST
+def _felt(waits: Waited) -> Severity:
+    return Severity.LIMIT if waits.is_high else Severity.COST
 
 
 @rule(
@@ -526,7 +527,7 @@ def others_sync(evidence: Evidence) -> Iterator[Match]:
         if record.get("slaves") or flushes is None:
             continue
         flushing = (evidence.window.rate("disk", "flush_ms", name) or 0.0) / 1e3
-        waits = (evidence.window.rate("psi", "some_total_us", "io") or 0.0) / 1e6
+        waits = waited_for_io(evidence.window)
         # What the server never waits for costs it nothing.
         if own < OWN_SYNCS_S or flushes < FLUSHES_PER_SYNC * own + SOME_FLUSHES_S or flushing < PRESSURE_HIGH:
             continue
@@ -542,7 +543,7 @@ def others_sync(evidence: Evidence) -> Iterator[Match]:
                 number("flushes/s", flushes, ",.0f"),
                 number("syncs/s of the server", own, ",.0f"),
                 number("time in flushes", share(flushing)),
-                number("waited for I/O", share(waits)),
+                waits.number,
                 number("processes", _pids(writers[0][0])),
                 number("control group", _where(writers[0][0])),
             ),
@@ -554,7 +555,7 @@ def others_sync(evidence: Evidence) -> Iterator[Match]:
                     )
                 ),
             ),
-            Severity.LIMIT if waits >= PRESSURE_HIGH else None,
+            Severity.LIMIT if waits.is_high else None,
         )
 
 

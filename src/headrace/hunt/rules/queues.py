@@ -9,9 +9,10 @@ from typing import Any
 
 from headrace.host.devices import ARRAY, DEEP_QUEUE, SPINDLE, Device, class_of, devices, unloaded
 from headrace.host.paths import drive_of
-from headrace.hunt.resources import PRESSURE_HIGH, Level
-from headrace.hunt.rules.evidence import Evidence, NotEnough, number, share
+from headrace.hunt.resources import Level
+from headrace.hunt.rules.evidence import Evidence, NotEnough, number
 from headrace.hunt.rules.rule import Confidence, Match, Remedy, Severity, rule
+from headrace.hunt.rules.waited import Waited, waited_for_io
 
 #: Share of the bytes that others read and write from which on a low priority can be felt.
 OTHERS_IO = 0.20
@@ -53,10 +54,6 @@ def _leaves(evidence: Evidence) -> list[tuple[Device, Mapping[str, Any]]]:
         if device is not None and record is not None and not record.get("slaves"):
             found.append((device, record))
     return found
-
-
-def _io_pressure(evidence: Evidence) -> float:
-    return (evidence.window.rate("psi", "some_total_us", "io") or 0.0) / 1e6
 
 
 @dataclass(frozen=True)
@@ -141,7 +138,7 @@ def io_behind_others(evidence: Evidence) -> Iterator[Match]:
     found = evidence.programs
     others = sum(program.io_bytes_s for program in found if not (program.is_server or program.is_kernel))
     total = sum(program.io_bytes_s for program in found)
-    waits = _io_pressure(evidence)
+    waits = waited_for_io(evidence.window)
     for device, record in _leaves(evidence):
         scheduler = str((record.get("queue") or {}).get("scheduler"))
         # mq-deadline knows priorities since Linux 5.14.
@@ -154,7 +151,7 @@ def io_behind_others(evidence: Evidence) -> Iterator[Match]:
         is_felt = (
             device.utilisation >= OFTEN_BUSY
             and others >= max(OTHERS_IO * total, OTHERS_IO_S)
-            and waits >= PRESSURE_HIGH
+            and waits.is_high
         )
         beside = (
             f"behind others that read and write {others / 1e6:,.1f} MB/s"
@@ -170,7 +167,7 @@ def io_behind_others(evidence: Evidence) -> Iterator[Match]:
                 number("I/O of others, MB/s", others / 1e6, ",.1f"),
                 number("I/O of all, MB/s", total / 1e6, ",.1f"),
                 number("time per request", f"{device.wait_ms:.2f} ms"),
-                number("waited for I/O", share(waits)),
+                waits.number,
             ),
             (Remedy(steps=(low.step,)),),
             None if is_felt else Severity.HOUSEKEEPING,
@@ -194,7 +191,7 @@ def few_tags(evidence: Evidence) -> Iterator[Match]:
     the queue short to bound latencies of a disk that seeks, or command queueing (NCQ) is off.
     """
     waiting = _waiting_for_a_tag(evidence)
-    pressure = _io_pressure(evidence)
+    waits = waited_for_io(evidence.window)
     for device, record in _leaves(evidence):
         use = evidence.use("block", device.name)
         queue = record.get("queue") or {}
@@ -206,9 +203,7 @@ def few_tags(evidence: Evidence) -> Iterator[Match]:
             continue
         is_depth = tags == depth
         # What waits for a SCSI device is counted as in flight; what waits for a tag of the queue is not.
-        has_more = (
-            device.queue >= 2 * tags if is_depth else waiting >= WAIT_FOR_A_TAG or pressure >= PRESSURE_HIGH
-        )
+        has_more = device.queue >= 2 * tags if is_depth else waiting >= WAIT_FOR_A_TAG or waits.is_high
         is_own_limit = not is_depth and use is not None and use.level is Level.SATURATED
         if not has_more or is_own_limit or (record.get("rotational") and tags >= FEW_TAGS / 2):
             continue
@@ -216,13 +211,13 @@ def few_tags(evidence: Evidence) -> Iterator[Match]:
         yield Match(
             device.name,
             f"{device.name} may have {tags} request{'s' if tags > 1 else ''} in flight ({where}) and has "
-            f"{device.queue:.1f}; tasks wait for I/O {share(pressure)} of the time.",
+            f"{device.queue:.1f}; {waits.said}.",
             (
                 number("requests/s", device.operations, ",.0f"),
                 number("requests in flight", device.queue, ".1f"),
                 number("time per request", f"{device.wait_ms:.2f} ms"),
                 number("threads that wait for a tag", waiting, ".1f"),
-                number("waited for I/O", share(pressure)),
+                waits.number,
             ),
             (
                 Remedy(
@@ -343,35 +338,74 @@ def layer_holds_requests(evidence: Evidence) -> Iterator[Match]:
     request, works on it or waits, and passes it on. The time that is lost there shows in no counter of the device:
     it looks fast, and the server waits.
     """
-    waits = _io_pressure(evidence)
+    waits = waited_for_io(evidence.window)
+    by_kind: dict[str, list[_Held]] = {}
+    for held in _held(evidence):
+        by_kind.setdefault(held.what, []).append(held)
+    # Several members of an array that are encrypted are slow for one reason.
+    for what, alike in by_kind.items():
+        yield _held_by(what, sorted(alike, key=lambda held: -held.ms), waits)
+
+
+@dataclass(frozen=True)
+class _Held:
+    """A layer that holds requests: ``what`` it is, and how long one takes in it, with what is ``beneath``."""
+
+    record: Mapping[str, Any]
+    what: str
+    kind: str
+    per_second: float
+    ms: float
+    beneath: str
+    beneath_ms: Mapping[str, float]
+
+    @property
+    def name(self) -> str:
+        return str(self.record["name"])
+
+    @property
+    def label(self) -> str:
+        return str((self.record.get("dm") or {}).get("name") or self.name)
+
+    @property
+    def known_as(self) -> str:
+        return self.label if self.label == self.name else f"{self.label} ({self.name})"
+
+
+def _held(evidence: Evidence) -> Iterator[_Held]:
     for record, lower in _layers(evidence):
         upper = evidence.devices.get(str(record["name"]))
         if upper is None:
             continue
         kind = upper.main_kind
         per_second = upper.reads if kind == "read" else upper.writes
-        beneath_ms = max(_beneath_ms(evidence, device, kind) for device in lower)
+        each_ms = {device.name: _beneath_ms(evidence, device, kind) for device in lower}
+        beneath_ms = max(each_ms.values())
         held_ms = upper.main_ms - beneath_ms
         if per_second < SOME_S or held_ms < HELD_MS or upper.main_ms < HELD_TIMES * beneath_ms:
             continue
-        what, name = _kind(evidence, record), (record.get("dm") or {}).get("name") or record["name"]
-        known_as = name if name == upper.name else f"{name} ({upper.name})"
         beneath = (
             "the slowest disk" if _silent(record) and not evidence.below(upper.name) else "the device beneath"
         )
-        yield Match(
-            upper.name,
-            f"{known_as}, {what}, takes {upper.main_ms:.1f} ms per {kind}, of which {beneath} "
-            f"takes {beneath_ms:.2g} ms; tasks wait for I/O {share(waits)} of the time.",
-            (
-                number(f"{kind}s/s", per_second, ",.0f"),
-                number(f"a {kind} of {upper.name}", f"{upper.main_ms:.2f} ms"),
-                *(number(f"a {kind} of {d.name}", f"{_beneath_ms(evidence, d, kind):.2f} ms") for d in lower),
-                number("waited for I/O", share(waits)),
-            ),
-            (Remedy(steps=_without_the_layer(what, str(name))),),
-            Severity.LIMIT if waits >= PRESSURE_HIGH else None,
-        )
+        yield _Held(record, _kind(evidence, record), kind, per_second, upper.main_ms, beneath, each_ms)
+
+
+def _held_by(what: str, alike: list[_Held], waits: Waited) -> Match:
+    worst = alike[0]
+    others = f"; so {'does' if len(alike) == 2 else 'do'} {' and '.join(held.known_as for held in alike[1:])}"
+    numbers = []
+    for held in alike:
+        numbers.append(number(f"{held.kind}s/s of {held.name}", held.per_second, ",.0f"))
+        numbers.append(number(f"a {held.kind} of {held.name}", f"{held.ms:.2f} ms"))
+        numbers += [number(f"a {held.kind} of {n}", f"{ms:.2f} ms") for n, ms in held.beneath_ms.items()]
+    return Match(
+        worst.name,
+        f"{worst.known_as}, {what}, takes {worst.ms:.1f} ms per {worst.kind}, of which {worst.beneath} "
+        f"takes {max(worst.beneath_ms.values()):.2g} ms{others if alike[1:] else ''}; {waits.said}.",
+        (*numbers, waits.number),
+        (Remedy(steps=_without_the_layer(what, worst.label)),),
+        Severity.LIMIT if waits.is_high else None,
+    )
 
 
 def _beneath_ms(evidence: Evidence, device: Device, kind: str) -> float:
@@ -484,7 +518,7 @@ def one_beneath_is_slow(evidence: Evidence) -> Iterator[Match]:
     A write to a mirror waits for the slowest member, one to a stripe for all of them, and a round of paths meets
     the bad one every time. No average shows it: the layer looks a little slow, and its devices look fine.
     """
-    waits = _io_pressure(evidence)
+    waits = waited_for_io(evidence.window)
     for name in evidence.beneath(evidence.data_directory):
         record = evidence.facts.block_device(name) or {}
         lower = [evidence.devices[each] for each in record.get("slaves") or () if each in evidence.devices]
@@ -506,10 +540,10 @@ def one_beneath_is_slow(evidence: Evidence) -> Iterator[Match]:
                 f"{what}s take at most {others_ms:.2g} ms.",
                 (
                     *(number(f"a {kind} of {d.name}", f"{_kind_ms(d, kind):.2f} ms") for d in lower),
-                    number("waited for I/O", share(waits)),
+                    waits.number,
                 ),
                 (Remedy(steps=_slow_one(device.name, str(known_as), what)),),
-                Severity.LIMIT if waits >= PRESSURE_HIGH else None,
+                Severity.LIMIT if waits.is_high else None,
             )
             break
 
@@ -565,16 +599,19 @@ def device_is_slow_alone(evidence: Evidence) -> Iterator[Match]:
     slow, a limit of the cloud, a drive that retries, a controller without its cache. More requests at once may
     still get more done, but no commit gets faster.
     """
-    waits = _io_pressure(evidence)
+    waits = waited_for_io(evidence.window)
+    if waits.share is None:
+        raise NotEnough("how much tasks wait for I/O was not sampled (sampler psi)")
     # What a layer holds, and the one slow path or member, have findings of their own.
     explained = {
-        match.subject for each in (layer_holds_requests, one_beneath_is_slow) for match in each(evidence)
+        *(held.name for held in _held(evidence)),
+        *(match.subject for match in one_beneath_is_slow(evidence)),
     }
     for device, record in _leaves(evidence):
         if device.name in explained:
             continue
         alone = unloaded(evidence.window, device, record, evidence.alone_ms.get(device.name))
-        if waits < PRESSURE_HIGH or device.queue >= DEEP_QUEUE or device.operations < SOME_S:
+        if not waits.is_high or device.queue >= DEEP_QUEUE or device.operations < SOME_S:
             continue
         if device.main_kind == "request" or class_of(record) in (SPINDLE, ARRAY):
             continue
@@ -583,14 +620,13 @@ def device_is_slow_alone(evidence: Evidence) -> Iterator[Match]:
         yield Match(
             device.name,
             f"{device.name} takes {device.main_ms:.1f} ms per {device.main_kind}, against {alone.ms:.2g} ms "
-            f"{alone.source}, with {device.queue:.1f} requests in flight; tasks wait for I/O {share(waits)} of "
-            "the time.",
+            f"{alone.source}, with {device.queue:.1f} requests in flight; {waits.said}.",
             (
                 number(f"time per {device.main_kind}", f"{device.main_ms:.2f} ms"),
                 number("without load", f"{alone.ms:.2f} ms {alone.source}"),
                 number("requests in flight", device.queue, ".1f"),
                 number("operations/s", device.operations, ",.0f"),
-                number("waited for I/O", share(waits)),
+                waits.number,
             ),
             (
                 Remedy(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -173,6 +173,18 @@ class Finding:
     def promises_speed(self, remedy: Remedy) -> bool:
         """Whether an experiment could show it. A risk's remedy keeps data or the server safe, at some price."""
         return remedy.is_faster and self.severity is not Severity.RISK
+
+
+def at(command: str, target: Sequence[str], login: Sequence[str]) -> str:
+    """A finding's next command for the host and the server that the finding is of, as it can be pasted.
+
+    ``target`` and ``login`` are options. A plan has its own hosts and servers, and rules are the same everywhere.
+    """
+    words = shlex.split(command)
+    name = words[1]
+    if name == "rules" or "--plan" in words:
+        return command
+    return " ".join(filter(None, (command, shlex.join([*target, *(() if name == "latencies" else login)]))))
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,11 @@ import math
 from collections.abc import Iterator
 
 from headrace.base.model import Value
-from headrace.hunt.resources import REFUSED_S, RETRANSMITTED, lost_segments
+from headrace.hunt.resources import REFUSED_S
 from headrace.hunt.rules.evidence import Evidence, NotEnough, number, share, size
 from headrace.hunt.rules.locks import states
 from headrace.hunt.rules.rule import Confidence, Match, Remedy, Severity, rule
+from headrace.hunt.segments import RETRANSMITTED, lost_segments
 
 #: Share of the connections that may be in TIME_WAIT at once.
 TIME_WAIT_FULL = 0.9

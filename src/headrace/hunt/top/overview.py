@@ -9,7 +9,7 @@ from headrace.host.cores import Core
 from headrace.host.cores import cores as all_cores
 from headrace.host.facts import link_speed_mbit_s
 from headrace.host.spared import OPTION, resting
-from headrace.hunt import hot_cores, resources
+from headrace.hunt import hot_cores, resources, segments
 from headrace.hunt.resources import Level
 from headrace.hunt.top import below, caches, lines
 from headrace.hunt.top.lines import DIM, HEADING, HOT, WARM, Column, duration, gibibytes, percent, rate
@@ -261,7 +261,7 @@ def _tcp(shot: Shot, width: int) -> list[Text]:
     window = shot.now
     out, again = window.rate("snmp", "Tcp.OutSegs"), window.rate("snmp", "Tcp.RetransSegs")
     overflows = window.rate("snmp", "TcpExt.ListenOverflows")
-    bad = bool(out and (resources.lost_segments(window) or 0.0) / out >= resources.RETRANSMITTED)
+    bad = bool(out and (segments.lost_segments(window) or 0.0) / out >= segments.RETRANSMITTED)
     parts: list[lines.Cell] = [
         f"{rate(out)} segments/s out",
         (f"{rate(again)} retransmitted", HOT if bad else DIM),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.host.activity import Activity
 from headrace.host.facts import HostFacts
 from headrace.host.window import Window
-from headrace.hunt.resources import Verdict, judge
+from headrace.hunt.resources import Verdict
 from headrace.hunt.rules import all_rules
 from headrace.hunt.rules.cause import conclude
 from headrace.hunt.rules.evidence import Evidence
@@ -91,9 +91,8 @@ def concluded(feed: Feed, judgement: Judgement | None) -> Verdict | None:
     if known is None:
         return None
     recent = feed.ring.window(VERDICT_S)
-    if judgement is None:
-        return judge(recent, HostFacts(known))
-    return conclude(Evidence(known, recent, activity=feed.activity), judgement)
+    evidence = Evidence(known, recent, activity=feed.activity)
+    return evidence.verdict if judgement is None else conclude(evidence, judgement)
 
 
 def take(
