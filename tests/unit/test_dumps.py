@@ -410,7 +410,7 @@ def test_a_status_that_is_cut_off_before_its_uptime_is_not_used(folder: Path) ->
 def test_without_a_number_of_cpus_none_is_invented(folder: Path) -> None:
     found = hunts.examine(hunts.saved(put(folder, "vmstat.txt")))
     assert "of all CPUs" in found.verdict.uses[0].load
-    assert "runnable" not in found.verdict.sentence
+    assert "runnable on" not in found.verdict.sentence
 
 
 def test_secrets_among_variables_are_removed(folder: Path) -> None:

@@ -6,6 +6,7 @@ Each gives the numbers that it has, or says what it is and what to give instead.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -417,3 +418,118 @@ def test_variables_in_json_are_settings() -> None:
 def test_a_document_too_deep_or_of_other_things_is_nothing() -> None:
     for text in ("[" * 90 + "]" * 90, '{"a": [1, 2, {"b": null}]}', "[]", "{", "<TABLE></TABLE>", "<?xml?>"):
         assert tables(text, lambda columns: "variable_name" in columns) == []
+
+
+CPUS = """avg-cpu:  %user   %nice %system %iowait  %steal   %idle
+           1.50    0.00    0.50    3.00    0.00   95.00
+
+"""
+DISKS = """Device            r/s     rkB/s     w/s     wkB/s r_await w_await  aqu-sz  %util
+sda             20.00    320.00   80.00    640.00    2.00    6.00    0.50  10.00
+
+"""
+VMSTAT = """procs -----------memory---------- ---swap-- -----io---- -system-- ------cpu-----
+ r  b   swpd   free   buff  cache   si   so    bi    bo   in   cs us sy id wa st
+ 1  0      0 114731 165880 956628    0    0    88   177 1876 7701 71 16 12  1  0
+ 2  1      0 114731 165880 956628    0    0   199   146 1284 4162 60 40  0  0  0
+"""
+SAR = """10:00:01 AM     CPU     %user     %nice   %system   %iowait    %steal     %idle
+10:10:01 AM     all     10.00      0.00      5.00      0.00      0.00     85.00
+Average:        all     10.00      0.00      5.00      0.00      0.00     85.00
+
+10:00:01 AM     DEV       tps     rkB/s     wkB/s   areq-sz    aqu-sz     await     %util
+10:10:01 AM     sda    100.00    320.00    640.00     16.00      0.50      5.00     10.00
+Average:        sda    100.00    320.00    640.00     16.00      0.50      5.00     10.00
+
+"""
+
+
+def of_disks(text: str) -> list[tuple[float, float, float | None]]:
+    """Writes per second and their time, and the length of each interval."""
+    found = rates(text, "disk")
+    return [
+        (each.per_second["writes"]["sda"], each.per_second["write_ms"]["sda"], each.seconds) for each in found
+    ]
+
+
+@pytest.mark.parametrize(
+    ("stamps", "seconds"),
+    [
+        (("29.11.2026 23:59:55", "30.11.2026 00:00:05"), 10.0),
+        (("11/29/2026 11:59:55 PM", "11/30/2026 12:00:05 AM"), 10.0),
+        (("2026年11月29日 10時00分00秒", "2026年11月29日 10時00分10秒"), 10.0),
+    ],
+)
+def test_intervals_of_iostat_in_any_form_of_date(stamps: tuple[str, str], seconds: float) -> None:
+    text = BANNER + "".join(f"{stamp}\n{DISKS}" for stamp in stamps)
+    assert of_disks(text) == [(80.0, 480.0, seconds)]
+
+
+def test_sizes_for_people_with_a_comma_are_sizes() -> None:
+    table = (CPUS + DISKS).replace("320.00", "1.5M").replace("95.00", "95.0%")
+    table = re.sub(r"(?<=\d)\.(?=\d)", ",", table)
+    (disks,) = rates(BANNER + table + table, "disk")
+    assert disks.per_second["sectors_read"]["sda"] == 2 * 1.5 * 1024
+    (cpu,) = rates(BANNER + table + table, "cpu")
+    assert cpu.per_second["idle"]["all"] == 95.0
+
+
+def test_several_runs_in_one_file_begin_with_averages_since_the_boot_each() -> None:
+    text = BANNER + DISKS + DISKS + BANNER + DISKS.replace(" 80.00", "999.00") + DISKS
+    assert [writes for writes, _, _ in of_disks(text)] == [80.0, 80.0]
+    twice = rates(VMSTAT + VMSTAT, "cpu")
+    assert [each.per_second["user"]["all"] for each in twice] == [60.0, 60.0]
+    # On a screen it repeats its title.
+    lines = VMSTAT.splitlines(keepends=True)
+    screen = "".join([*lines[:3], *lines[3:] * 20])
+    assert len(rates(screen + screen.replace(lines[2], ""), "cpu")) == 40
+
+
+def test_a_last_number_that_was_cut_off_is_no_number() -> None:
+    text = BANNER + DISKS + DISKS + DISKS
+    assert len(of_disks(text.rstrip()[:-3])) == 1
+
+
+@pytest.mark.parametrize("stamp", ["2026-11-29 10:00:0{} ", "[179600000{}] "])
+def test_lines_with_their_time_before_them_are_the_lines(stamp: str) -> None:
+    lines = (f"{stamp.format(number)}{line}\n" for number, line in enumerate(VMSTAT.splitlines()))
+    (cpu,) = rates("".join(lines), "cpu")
+    assert (cpu.per_second["user"]["all"], cpu.seconds) == (60.0, 1.0)
+
+
+@pytest.mark.parametrize("half", ["AM", "am", "a. m.", "a.m.", "a.\xa0m."])
+def test_halves_of_the_day_in_any_form(half: str) -> None:
+    (cpu,) = rates(BANNER + SAR.replace("AM", half), "cpu")
+    assert cpu.seconds == 600.0
+
+
+def test_disks_of_sar_say_nothing_of_iostat() -> None:
+    assert [piece for piece in read(BANNER + SAR) if isinstance(piece, Said)] == []
+    found = rates(BANNER + SAR + BANNER.replace("29/26", "30/26") + SAR, "cpu")
+    assert [each.seconds for each in found] == [600.0, 600.0]
+    assert found[1].at_s is not None
+    assert found[0].at_s is not None
+    assert found[1].at_s - found[0].at_s == 86_400.0
+
+
+def test_pages_of_top_in_another_language_are_read() -> None:
+    page = """top - 22:29:1{} up  7:55,  0 user,  load average: 15,95, 15,08, 13,29
+Tasks: 194 total,   4 running, 187 sleeping,   0 stopped,   3 zombie
+%CPU(s): 59,3 us, 33,3 sy,  0,0 ni,  0,0 id,  0,0 wa,  0,0 hi,  7,4 si,  0,0 st
+MiB Spch:  24105,6 total,  11289,3 free,   3710,9 used,   9506,0 buff/cache
+MiB Swap:    100,0 total,    100,0 free,      0,0 used.  20394,7 avail Spch
+"""
+    text = page.format(4) + page.format(5)
+    (cpu,) = rates(text, "cpu")
+    assert cpu.per_second["user"]["all"] == pytest.approx(59.3)
+    (memory,) = rates(text, "memory")
+    assert memory.gauges["MemTotal"][""] == pytest.approx(24105.6 * (1 << 20))
+    assert memory.gauges["MemAvailable"][""] == pytest.approx(20394.7 * (1 << 20))
+    assert memory.gauges["SwapFree"][""] == pytest.approx(100 * (1 << 20))
+
+
+def test_full_cpus_whose_number_is_unknown_have_a_queue_of_what_was_runnable(tmp_path: Path) -> None:
+    path = tmp_path / "vmstat"
+    path.write_text(VMSTAT + VMSTAT.splitlines()[-1] + "\n")
+    sentence = examine(saved(path)).verdict.sentence
+    assert "2.0 tasks were runnable, and nproc or /proc/cpuinfo tells on how many CPUs." in sentence

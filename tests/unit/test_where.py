@@ -113,10 +113,11 @@ def test_a_word_that_a_newer_agent_has_is_unknown_never_here() -> None:
         data = {**unwell().raw, "server_asked": "/s"}
         data["server_settings"] = {**data["server_settings"], "pid": 1322, "place": {"answer": answer}}
         facts = HostFacts(Facts("", data))
-        assert facts.server_place is not None
-        assert not facts.server_place.is_on_host
+        place = facts.server_place
+        assert place is not None
+        assert not place.is_on_host
+        assert (place.missing == "a newer headrace") is (answer != "unknown")
         assert (facts.server_pid, facts.server_process, facts.server_allocator) == (None, None, None)
-    assert facts.server_place.missing == "a newer headrace"
 
 
 def test_facts_of_an_older_agent_say_here_or_nothing() -> None:

@@ -20,6 +20,14 @@ def why_unknown(window: Window) -> str:
     return jumps(window) or (once if window.labels("cpu", "user") else "its CPUs were not sampled")
 
 
+def what_tells_the_queue(window: Window) -> str:
+    """Of CPUs that are full: what would say whether tasks wait for one."""
+    running = window.gauge("cpu", "procs_running")
+    if running is None:
+        return "/proc/stat, vmstat or sar -q tells"
+    return f"{running.mean:.1f} tasks were runnable, and nproc or /proc/cpuinfo tells on how many CPUs"
+
+
 def jumps(window: Window) -> str:
     """What was left out of the CPUs' times; empty if nothing was."""
     said = []

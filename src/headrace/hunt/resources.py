@@ -618,7 +618,7 @@ def _sentence(
     if cpu.level is Level.BUSY:
         busy = _percent(cpu.utilisation)
         if QUEUE_UNKNOWN in cpu.saturation:
-            return f"The CPUs are {busy} busy; {QUEUE_UNKNOWN}: /proc/stat, vmstat or sar -q tells.{blind}"
+            return f"The CPUs are {busy} busy; {QUEUE_UNKNOWN}: {gaps.what_tells_the_queue(window)}.{blind}"
         return f"Nothing is saturated; the CPUs are {busy} busy and will saturate next.{blind}"
     idle = _percent(1 - cpu.utilisation)
     if waits := io_waits.clause(window, facts, uses):

@@ -124,6 +124,11 @@ _ROWS = (
         r"\d+ \d+ \d+:\d+ / /\S* |\S+ /\S* \w+ rw,|\d+:[\w,=]*:/|BOOT_IMAGE=|\d+\t\d+\t\d+\n?\Z|console=|root=)",
         "a file of /proc or /sys that is only read by its own path, in a directory with proc/ and sys/",
     ),
+    (r"\d\d:\d\d:\d\d(?: \w+)?; \w+; ", "the output of sadf -r; sadf -j FILE -- -A prints what is read"),
+    (
+        r"<\?xml [^\n]*\n<!DOCTYPE svg|<svg\b",
+        "a picture, such as sadf -g draws; sadf -j FILE -- -A prints what is read",
+    ),
     (r"\d\d:\d\d:\d\d(?: [AP]M)? +[%A-Za-z]", f"a part of sar that no rule uses; {READ_PARTS} are read"),
 )
 #: A text, what it is; for lines before it that a shell or a script wrote.

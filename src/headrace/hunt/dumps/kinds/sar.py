@@ -103,9 +103,10 @@ _NAME_OF = {"cpu-load": "cpu", "disk": "disk-device", "network": "iface"}
 
 
 def read(text: str) -> list[Piece]:
+    text = with_points(text)
     if not is_sar(text):
         return []
-    reports, restarts = _reports(with_points(text))
+    reports, restarts = _reports(text)
     found: list[Piece] = []
     for at_s in sorted(reports):
         found += _rates(at_s, reports[at_s])
@@ -153,6 +154,9 @@ def _reports(text: str) -> tuple[dict[float, _Report], int]:
     are_names_last, restarts = False, 0
     clock = _Clock(_day(text), _day(text))
     for line in text.splitlines():
+        if line.startswith("Linux ") and "CPU)" in line:
+            # Of several days in one file each has its own.
+            clock = _Clock(_day(line), _day(line))
         match = _LINE.match(line.strip())
         if match is None:
             # A blank line ends a table; averages, which have no clock, end a part.

@@ -9,6 +9,7 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from headrace.hunt.dumps.piece import About, Numbers, Piece, Rates, Said, number_of, stamped, time_of
@@ -20,8 +21,19 @@ _BANNER = re.compile(
     re.MULTILINE,
 )
 _CLOCK = re.compile(r"(\d\d:\d\d:\d\d)(?: ([AP]M))?\s+")
-_WORDS_IN_CLOCK = re.compile(r"^(\d\d)[時时시] ?(\d\d)[分분] ?(\d\d)[秒초]", re.MULTILINE)
-_COMMA = re.compile(r"^[^\n.]* \d+,\d\d +\d+,\d\d\b[^\n.]*$", re.MULTILINE)
+_WORDS_IN_CLOCK = re.compile(r"(?<!\d)(\d\d)[時时시] ?(\d\d)[分분] ?(\d\d)[秒초]")
+#: `am`, `p. m.`: AM and PM.
+_HALF_OF_DAY = re.compile(r"(?<=:)(\d\d)[ \xa0\u202f]([AaPp])\.?[ \xa0\u202f]?[Mm]\b\.?")
+#: What `ts` and loops of a shell write before each line.
+_STAMP = re.compile(
+    r"\[?(?:(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?|(\d{10})(?:\.\d+)?|"
+    r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d)\]?:? "
+)
+#: vmstat repeats its title on a screen after so many lines at least; earlier it is another run.
+_SCREEN = 15
+#: Two numbers side by side with decimals, and no point in their line; for people (-h), with a unit.
+_DECIMALS = r"\d+,\d\d?[kMGT%]?"
+_COMMA = re.compile(rf"^[^\n.]* {_DECIMALS} +{_DECIMALS}(?= |$)[^\n.]*$", re.MULTILINE)
 _TICKS_S = 100.0
 #: Column -> state of a CPU.
 _CPU = {
@@ -51,24 +63,47 @@ _WAITS = {
 
 
 def with_points(text: str) -> str:
-    """As in English: most languages of Europe have a comma for the point, and those of Asia words in a clock."""
+    """As in English: most languages of Europe have a comma for the point, and others words in a clock."""
     text = _WORDS_IN_CLOCK.sub(r"\1:\2:\3", text)
-    return re.sub(r"(?<=\d),(?=\d\d\b)", ".", text) if _COMMA.search(text) else text
+    text = _HALF_OF_DAY.sub(lambda match: f"{match[1]} {match[2].upper()}M", text)
+    return re.sub(r"(?<=\d),(?=\d\d?(?!\d))", ".", text) if _COMMA.search(text) else text
 
 
 def read(text: str) -> list[Piece]:
     found: list[Piece] = []
-    for _, printed in stamped(text):
+    for _, printed in stamped(_without_stamps(text)):
         part = with_points(printed)
         about = _about(part)
         pieces = [
             *(_mpstat(part) if "%idle" in part and "CPU" in part and not is_sar(part) else ()),
-            *(_iostat(part) if re.search(r"%util|^avg-cpu:|kB_read/s", part, re.MULTILINE) else ()),
+            *(_iostat(part) if re.search(_OF_IOSTAT, part, re.MULTILINE) else ()),
             *(_vmstat(part) if "swpd" in part else ()),
         ]
         found += [*about, *pieces] if pieces or (about and _is_banner_first(part)) else []
     return found
 
+
+def _without_stamps(text: str) -> str:
+    """Lines without the time before each, if all have one; vmstat's as -t prints it, behind the numbers."""
+    lines = text.splitlines()
+    matches = [_STAMP.match(f"{line} ") for line in lines if line.strip()]
+    if len(matches) < 3 or None in matches:
+        return text
+    found = []
+    for line in lines:
+        match = _STAMP.match(f"{line} ")
+        rest = line[match.end() :] if match else line
+        at = f"{match[1]} {match[2]}" if match and match[1] else ""
+        if match and match[3]:
+            at = datetime.fromtimestamp(int(match[3]), UTC).strftime("%Y-%m-%d %H:%M:%S")
+        words = rest.split()
+        is_vmstat = len(words) > 12 and all(word.isdecimal() for word in words)
+        found.append(f"{rest} {at}" if is_vmstat else rest)
+    return "".join(f"{line}\n" for line in found)
+
+
+#: Its titles; sar's disks have the clock before theirs, and their averages a word.
+_OF_IOSTAT = r"^(?!\d\d:|\S+ +DEV\s)\S.*%util|^avg-cpu:|kB_read/s"
 
 #: Titles that only sar prints: of CPUs in its own order or words, and of everything else.
 _SAR = re.compile(
@@ -174,14 +209,24 @@ def cpu_numbers(rows: Mapping[str, Mapping[str, float]]) -> Numbers:
     return found
 
 
+#: Its time, its CPUs and its devices.
+_OfIostat = tuple[float | None, dict[str, float], dict[str, dict[str, float]]]
+
+
 def _iostat(text: str) -> Iterator[Piece]:
+    # Of several runs each begins with averages since the boot.
+    for run in re.split(r"^(?=Linux \S+ \()", text, flags=re.MULTILINE):
+        yield from _disk_rates(_reports_of_iostat(run))
+
+
+def _reports_of_iostat(text: str) -> list[_OfIostat]:
     """Reports of iostat -x, with the CPUs that it prints above them."""
-    reports: list[tuple[float | None, dict[str, float], dict[str, dict[str, float]]]] = []
+    reports: list[_OfIostat] = []
     columns: list[str] = []
     at_s: float | None = None
     cpu: dict[str, float] = {}
     is_below_cpu = are_names_last = False
-    for line in text.splitlines():
+    for line in _whole_lines(text):
         words = line.split()
         if are_names_last and words and not is_below_cpu and words[-1] != "Device" and words[0] != "avg-cpu:":
             words = [words[-1], *words[:-1]]
@@ -214,13 +259,21 @@ def _iostat(text: str) -> Iterator[Piece]:
                 known |= {name: value or 0.0 for name, value in numbers.items()}
         elif not words:
             columns = [] if not is_below_cpu else columns
-    yield from _disk_rates(reports)
+    return reports
+
+
+def _whole_lines(text: str) -> list[str]:
+    """Without a last one that was cut off within a number: all of a line have as many decimals."""
+    lines = text.splitlines()
+    decimals = [word.partition(".")[2] for word in lines[-1].split()[-2:]] if lines else []
+    is_cut = not text.endswith("\n") and len(decimals) == 2 and len(decimals[0]) > len(decimals[1])
+    return lines[:-1] if is_cut else lines
 
 
 def _is_title_of_disks(words: Sequence[str]) -> bool:
     """``Device r/s rkB/s ...``, whose first word is another one in other languages."""
     # sar has the clock there.
-    if not words or words[0][0].isdigit() or words[-1] == "Device":
+    if not words or words[0][0].isdigit() or words[-1] == "Device" or words[1:2] == ["DEV"]:
         return False
     return words[0].rstrip(":") == "Device" or (
         "%util" in words[1:] and bool({"r/s", "tps"} & set(words[1:]))
@@ -248,9 +301,7 @@ def _date_of(text: str) -> str:
     return f"{year if len(year) == 4 else f'20{year}'}-{month:0>2}-{day:0>2}"
 
 
-def _disk_rates(
-    reports: Sequence[tuple[float | None, dict[str, float], dict[str, dict[str, float]]]],
-) -> Iterator[Piece]:
+def _disk_rates(reports: Sequence[_OfIostat]) -> Iterator[Piece]:
     if not reports:
         return
     _, *others = reports
@@ -296,30 +347,39 @@ def states_of(row: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
+_DATE = r"\d\d[/.]\d\d[/.]\d{2,4}|\d{4}-\d\d-\d\d|\d{4}年\d\d月\d\d日"
+
+
 def stamp_of(text: str) -> float | None:
-    """``11/29/26 15:53:56``, ``2026-11-29T15:53:56+0100``; None without a date that is known."""
-    match = re.match(r"(\d\d/\d\d/\d{2,4}|\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?: ([AP]M))?", text.strip())
+    """``11/29/26 15:53:56``, ``29.11.2026 15:53:56``, ``2026-11-29T15:53:56+0100``; None without a date that is
+    known."""
+    match = re.match(rf"({_DATE})[T ](\d\d:\d\d:\d\d)(?: ([AP]M))?", text.strip())
     return _clock_s(f"{match[2]}{f' {match[3]}' if match[3] else ''} ", _date_of(match[1])) if match else None
 
 
 def _vmstat(text: str) -> Iterator[Piece]:
-    lines: list[tuple[dict[str, float], float | None]] = []
+    runs: list[list[tuple[dict[str, float], float | None]]] = [[]]
     columns: list[str] = []
+    below = 0
     for line in text.splitlines():
         words = line.split()
         if words[:2] == ["r", "b"] and "swpd" in words:
             columns = _vmstat_columns(words)
+            if runs[-1] and below < _SCREEN:
+                runs.append([])
+            below = 0
         elif (
             columns and len(words) >= len(columns) and all(word.isdecimal() for word in words[: len(columns)])
         ):
             cells = {name: float(word) for name, word in zip(columns, words, strict=False)}
             stamp = re.search(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)\s*$", line)
-            lines.append((cells, time_of(stamp[1], stamp[2]) if stamp else None))
-    if len(lines) == 1:
+            runs[-1].append((cells, time_of(stamp[1], stamp[2]) if stamp else None))
+            below += 1
+    if any(len(lines) == 1 for lines in runs):
         yield Said(
             "vmstat printed one line, of averages since the boot: it is not used; vmstat 1 10 prints more"
         )
-    for (_, before), (cells, at) in itertools.pairwise(lines):
+    for (_, before), (cells, at) in itertools.chain.from_iterable(map(itertools.pairwise, runs)):
         seconds = at - before if at is not None and before is not None and at > before else None
         yield from _vmstat_rates(cells, seconds, at)
 

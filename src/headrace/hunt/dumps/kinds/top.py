@@ -25,16 +25,15 @@ _OF_BUSYBOX = {
     "usr": "user", "sys": "system", "nic": "nice", "idle": "idle", "io": "iowait", "irq": "irq", "sirq": "softirq",
 }  # fmt: skip
 #: With `1` or -1 several CPUs are on one line, as many as the window was wide.
-_CPUS = re.compile(r"%?Cpu(?:\(s\)|(\d+) *):([^\n]*?)(?=%?Cpu\d|$)", re.MULTILINE)
+_CPUS = re.compile(r"%?Cpu(?:\(s\)|(\d+) *):([^\n]*?)(?=%?Cpu\d|$)", re.MULTILINE | re.IGNORECASE)
 _STATE = re.compile(r"([\d.]+)[ %]*(us|sy|ni|id|wa|hi|si|st)\b")
 _STATES = {
     "us": "user", "sy": "system", "ni": "nice", "id": "idle", "wa": "iowait", "hi": "irq", "si": "softirq",
     "st": "steal",
 }  # fmt: skip
-_MEMORY = re.compile(
-    r"\b([KMGT])iB (Mem|Swap) ?:([^\n]*?)(?=[KMGT]iB Swap|$)|^()(Mem|Swap): *(.*)$", re.MULTILINE
-)
-_AMOUNT = re.compile(r"([\d.]+)[+k]?\s+(total|free|used|buff/cache|avail Mem)")
+_MEMORY = re.compile(r"\b([KMGT])iB (\w+) ?:([^\n]*?)(?=[KMGT]iB Swap|$)|^()(Mem|Swap): *(.*)$", re.MULTILINE)
+#: Of other languages the memory has another name, twice: `Spch`.
+_AMOUNT = re.compile(r"([\d.]+)[+k]?\s+(total|free|used|buff/cache|avail)\b")
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "": 1 << 10}
 _RUNNING = re.compile(r"^(?:Tasks|Threads):.*?\b(\d+) running", re.MULTILINE)
 
@@ -132,7 +131,7 @@ def _memory(page: str) -> dict[str, float]:
                 ("Mem", "buff/cache"): "Cached",
                 ("Swap", "total"): "SwapTotal",
                 ("Swap", "free"): "SwapFree",
-            }.get((kind, name), "MemAvailable" if name == "avail Mem" else "")
+            }.get(("Swap" if kind == "Swap" else "Mem", name), "MemAvailable" if name == "avail" else "")
             if value is not None and known:
                 found[known] = value * unit
     return found
