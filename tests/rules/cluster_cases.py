@@ -32,7 +32,8 @@ NO_WRITES = {"com_insert": 0.0, "com_update": 0.0, "com_delete": 0.0}
 BY_THEMSELVES = {"com_commit": 0.0, "binlog_cache_use": 450.0}
 ROOM = "Waiting for Replica Workers to free pending events"
 FULL = {**REPLICA, "replication.sql_state.Waiting for room in worker thread event queue": 1.0}
-NODE = {"wsrep_on": "ON", "wsrep_slave_threads": "1"}
+LIBRARY = "/usr/lib/galera/libgalera_smm.so"
+NODE = {"wsrep_on": "ON", "wsrep_provider": LIBRARY, "wsrep_slave_threads": "1"}
 PAUSED = {"wsrep_flow_control_paused_ns": 4e8, "wsrep_flow_control_sent": 20.0}
 
 CASES = [
@@ -262,6 +263,41 @@ CASES = [
         lambda: unwell(variables=NODE, status={"wsrep_ready": 0.0, "wsrep_cluster_size": 3.0}),
         ("",),
         ("the node is not ready; it sees 3 nodes.",),
+    ),
+    Case(
+        "REPL12",
+        "a joiner needs no quorum",
+        lambda: unwell(
+            variables=NODE,
+            status={
+                "wsrep_cluster_status": 1.0,
+                "wsrep_ready": 0.0,
+                "wsrep_cluster_size": 3.0,
+                "wsrep_local_state": 1.0,
+            },
+        ),
+        ("",),
+        ("the node takes no statements yet: it receives the data of its cluster; it sees 3 nodes.",),
+        steps=("Wait for it",),
+    ),
+    Case(
+        "REPL12",
+        "left after its data differed",
+        lambda: unwell(
+            variables=NODE,
+            status={"wsrep_cluster_status": 0.0, "wsrep_ready": 0.0, "wsrep_cluster_size": 0.0},
+        ),
+        ("",),
+        ("the node is not connected to its cluster; it sees 0 nodes.",),
+        steps=("error log",),
+    ),
+    Case(
+        "REPL12",
+        "Percona's server without Galera's library",
+        lambda: unwell(
+            variables={**NODE, "wsrep_provider": "none"},
+            status={"wsrep_cluster_status": 0.0, "wsrep_ready": 0.0},
+        ),
     ),
     Case(
         "REPL12",

@@ -8,7 +8,12 @@ from headrace.hunt.rules.rule import Severity
 from tests.rules.case import Case
 from tests.rules.hosts import unwell
 
-NODE = {"wsrep_on": "ON", "wsrep_reject_queries": "NONE", "wsrep_desync": "OFF"}
+NODE = {
+    "wsrep_on": "ON",
+    "wsrep_provider": "/usr/lib/galera/libgalera_smm.so",
+    "wsrep_reject_queries": "NONE",
+    "wsrep_desync": "OFF",
+}
 
 
 def group(own: str, *others: str) -> dict[str, Any]:
@@ -58,6 +63,15 @@ CASES = [
         ("",),
         ("it is a donor",),
     ),
+    Case(
+        "REPL16",
+        "a donor that refuses queries",
+        lambda: unwell(
+            variables={**NODE, "wsrep_sst_donor_rejects_queries": "ON"}, status={"wsrep_local_state": 2.0}
+        ),
+        ("",),
+        ("it refuses queries while it sends all data (wsrep_sst_donor_rejects_queries is ON)",),
+    ),
     Case("REPL16", "synced", lambda: unwell(variables=NODE, status={"wsrep_local_state": 4.0})),
     Case("REPL16", "no server", lambda: unwell(has_server=False), missing="no server was queried"),
     Case(
@@ -65,15 +79,26 @@ CASES = [
         "never started: it has no id yet",
         lambda: unwell(vendor="mysql", facts=NEVER_STARTED),
         ("",),
-        ("this member is OFFLINE: it is not part of its group",),
-        severity=Severity.LIMIT,
+        (
+            "this member is OFFLINE: it is not part of its group, and takes writes that the group does not have",
+        ),
+        steps=("super_read_only = ON", "START GROUP_REPLICATION"),
+        severity=Severity.RISK,
     ),
     Case(
         "REPL17",
         "expelled",
-        lambda: unwell(vendor="mysql", facts=group("ERROR")),
+        lambda: unwell(vendor="mysql", facts=group("ERROR"), variables={"super_read_only": "ON"}),
         ("",),
         ("this member is ERROR: it has left its group after an error",),
+        severity=Severity.LIMIT,
+    ),
+    Case(
+        "REPL17",
+        "expelled, and shut to clients",
+        lambda: unwell(vendor="mysql", facts=group("ERROR"), variables={"offline_mode": "ON"}),
+        ("",),
+        ("it has left its group after an error, and is read-only or shut to clients",),
         severity=Severity.LIMIT,
     ),
     Case(

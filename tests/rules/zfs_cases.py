@@ -51,6 +51,15 @@ def on_zfs(
     return unwell(facts=facts, **more)
 
 
+def on_btrfs(*options: str, **more: Any) -> Evidence:
+    """The data on a btrfs that is mounted with these options."""
+    mounts = {
+        "file_systems./var/lib/mysql.kind": "btrfs",
+        "file_systems./var/lib/mysql.super_options": ["rw", "space_cache=v2", *options],
+    }
+    return unwell(facts=mounts, **more)
+
+
 CASES = [
     Case(
         "FS16",
@@ -195,6 +204,29 @@ CASES = [
     ),
     Case("FS20", "a fast level of zstd", lambda: on_zfs(compression="zstd-3", status_rates=PAGES)),
     Case("FS20", "another file system", unwell),
+    Case(
+        "FS21",
+        "pages that are copied",
+        lambda: on_btrfs("compress=zstd:3", status_rates=PAGES, rates={"psi.some_total_us.io": 400_000.0}),
+        ("/var/lib/mysql",),
+        (
+            "no nodatacow, at 400 pages/s written: unless its files have chattr +C",
+            "wait for I/O 40% of the time",
+        ),
+        steps=("lsattr -d /var/lib/mysql", "chattr +C"),
+        severity=Severity.COST,
+    ),
+    Case(
+        "FS21",
+        "at rest, on a kernel that counts no waits",
+        lambda: on_btrfs(without=["psi"]),
+        ("/var/lib/mysql",),
+        ("how much tasks wait for I/O is unknown",),
+        severity=Severity.ADVICE,
+    ),
+    Case("FS21", "changed in place", lambda: on_btrfs("nodatacow", status_rates=PAGES)),
+    Case("FS21", "another file system", unwell),
+    Case("FS21", "no server", lambda: on_btrfs(has_server=False), missing="no server was queried"),
     Case(
         "FLUSH09",
         "records smaller than a page",

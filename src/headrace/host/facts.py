@@ -212,7 +212,6 @@ class HostFacts:
         found = settings.get("place")
         asked = self.server_asked
         if isinstance(found, Mapping):
-            # A newer agent may have another word.
             known = found.get("answer") in list(Answer)
             forwarder = found.get("answered_by") or {}
             return ServerPlace(
@@ -405,8 +404,7 @@ class HostFacts:
     @property
     def server_pid(self) -> int | None:
         """Of the server that was queried, if it is known to run on this host."""
-        settings = self._table("server_settings")
-        pid, place = settings.get("pid"), settings.get("place")
+        pid, place = (self._table("server_settings").get(name) for name in ("pid", "place"))
         is_here = not isinstance(place, Mapping) or place.get("answer") in (Answer.HERE, Answer.NAMESPACE)
         return pid if isinstance(pid, int) and is_here else None
 

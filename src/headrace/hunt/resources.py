@@ -533,10 +533,9 @@ def _network(window: Window, facts: HostFacts) -> Iterator[ResourceUsage]:
 
 def _unread(window: Window) -> Iterator[ResourceUsage]:
     """Interfaces whose line in /proc/net/dev has no numbers: one may be a card that is full."""
-    read = window.labels("network", "rx_bytes")
     for name in window.labels("network", "unread"):
         card = name.partition(":")[0]
-        is_alias = card != name and card in read
+        is_alias = card != name and card in window.labels("network", "rx_bytes")
         why = f"{card} counts its packets" if is_alias else "its line in /proc/net/dev has no numbers"
         level = Level.FINE if is_alias else Level.UNKNOWN
         yield ResourceUsage("network", name, level, None, saturation=why)

@@ -120,7 +120,7 @@ def finding(found: dict[str, Any], identifier: str) -> str:
 def test_the_host_sees_the_containers_disk_and_limit(box: Box) -> None:
     found = box.hunt("--mysql-socket", f"/proc/{box.pid}/root/box/s", "--save", str(box.folder / "it.hunt"))
     said = finding(found, "FS10@/box")
-    assert "/box/data is on tmpfs, which nothing survives a restart of the host" in said
+    assert "/box/data is on tmpfs: nothing survives a restart of the host" in said
     assert f"in the mount namespace of process {box.pid}" in said
     facts = hunts.saved(box.folder / "it.hunt").facts.data
     own = next(each for each in facts["servers"] if each["pid"] == box.pid)
@@ -129,6 +129,4 @@ def test_the_host_sees_the_containers_disk_and_limit(box: Box) -> None:
 
 def test_a_command_into_the_container_is_a_way_in(box: Box) -> None:
     found = box.hunt("--target", f"exec:{box.podman} exec -i {NAME}", "--mysql-socket", "/box/s")
-    assert (
-        finding(found, "FS10@/box") == "/box/data is on tmpfs, which nothing survives a restart of the host."
-    )
+    assert finding(found, "FS10@/box") == "/box/data is on tmpfs: nothing survives a restart of the host."

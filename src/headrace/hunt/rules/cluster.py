@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from headrace.base.counted import counted
 from headrace.base.model import Value, Vendor
 from headrace.hunt.rules import sizes
 from headrace.hunt.rules.evidence import Evidence, NotEnough, number, share, size
@@ -386,6 +387,19 @@ def cluster_is_paused(evidence: Evidence) -> Iterator[Match]:
     )
 
 
+#: Galera's states of a node that is not yet what the others are.
+JOINERS = {1.0: "it receives the data of its cluster", 3.0: "it applies what the others committed meanwhile"}
+
+
+def is_node(evidence: Evidence) -> bool:
+    """Whether it is a node of Galera. Without its library Percona's server has wsrep_on, and is none."""
+    evidence.settings  # noqa: B018 - raises NotEnough without a server
+    if not evidence.has_variable("wsrep_on") or not evidence.is_on("wsrep_on"):
+        return False
+    provider = evidence.variable("wsrep_provider") if evidence.has_variable("wsrep_provider") else "unknown"
+    return provider.lower() not in ("", "none")
+
+
 def _one_of(flag: float | None, yes: str, no: str) -> str:
     return "unknown" if flag is None else yes if flag else no
 
@@ -404,7 +418,7 @@ def node_has_no_quorum(evidence: Evidence) -> Iterator[Match]:
     connection to the other nodes or, if they are lost for good, decide which node holds the newest data.
     """
     evidence.settings  # noqa: B018 - raises NotEnough without a server
-    if not evidence.has_variable("wsrep_on") or not evidence.is_on("wsrep_on"):
+    if not is_node(evidence):
         return
     primary = evidence.window.last("mysql_status", "wsrep_cluster_status")
     ready = evidence.window.last("mysql_status", "wsrep_ready")
@@ -413,25 +427,43 @@ def node_has_no_quorum(evidence: Evidence) -> Iterator[Match]:
     # Either of them is enough to know that the node refuses statements.
     if primary != 0 and ready != 0:
         return
-    nodes = int(evidence.window.last("mysql_status", "wsrep_cluster_size") or 0)
+    size = evidence.window.last("mysql_status", "wsrep_cluster_size")
+    state = evidence.window.last("mysql_status", "wsrep_local_state")
+    what, steps = _why_not_ready(primary, state, size)
+    sees = "how many nodes it sees is unknown" if size is None else f"it sees {counted(int(size), 'node')}"
     yield Match(
         "",
-        f"the node {'has no quorum' if primary == 0 else 'is not ready'}; it sees "
-        f"{nodes} node{'' if nodes == 1 else 's'}.",
+        f"{what}; {sees}.",
         (
             number("wsrep_cluster_status", _one_of(primary, "Primary", "non-Primary")),
             number("wsrep_ready", _one_of(ready, "ON", "OFF")),
-            number("wsrep_cluster_size", str(nodes)),
+            number("wsrep_local_state", "unknown" if state is None else f"{state:.0f}"),
+            number("wsrep_cluster_size", "unknown" if size is None else f"{size:.0f}"),
         ),
-        (
-            Remedy(
-                steps=(
-                    "Restore the network between the nodes (ports 4567, 4568, 4444): a majority then forms the "
-                    "primary component again without help.",
-                    "Only if the others are lost: compare seqno in grastate.dat of all nodes, and bootstrap the "
-                    "one with the highest. Never bootstrap two.",
-                ),
-                is_faster=False,
-            ),
-        ),
+        (Remedy(steps=steps, is_faster=False),),
+    )
+
+
+def _why_not_ready(
+    primary: float | None, state: float | None, size: float | None
+) -> tuple[str, tuple[str, ...]]:
+    """What keeps a node from taking statements, and what helps: a joiner needs no other quorum."""
+    if primary and state in JOINERS:
+        return f"the node takes no statements yet: {JOINERS[state]}", (
+            "Wait for it; this node's error log, and the donor's, say how far it is and what failed.",
+            "Let no client come here until wsrep_local_state_comment is Synced.",
+        )
+    if primary == 0 and size == 0:
+        return "the node is not connected to its cluster", (
+            "See why in its error log: it never joined, was shut out, or left after its data differed from the "
+            "others'.",
+            "Mend that, then restart it: it fetches what it lacks, or all data, from another node.",
+        )
+    if primary:
+        return "the node is not ready, though its cluster has a quorum", ("See why in its error log.",)
+    return f"the node {'has no quorum' if primary == 0 else 'is not ready'}", (
+        "Restore the network between the nodes (ports 4567, 4568, 4444): a majority then forms the "
+        "primary component again without help.",
+        "Only if the others are lost: compare seqno in grastate.dat of all nodes, and bootstrap the "
+        "one with the highest. Never bootstrap two.",
     )

@@ -31,13 +31,17 @@ REMOVED_XFS = {
 }
 #: Kinds that do not guarantee durability on their own, or copy before they write.
 NOT_FOR_DATA = {
-    "overlay": "copies a whole file at the first write to it",
+    "overlay": "it copies a whole file at the first write to it",
     "nfs": "every fsync is a round trip to the server",
     "nfs4": "every fsync is a round trip to the server",
     "cifs": "locks and fsync depend on the server",
     "9p": "every request is a message to the hypervisor",
     "virtiofs": "every request is a message to the hypervisor",
     "tmpfs": "nothing survives a restart of the host",
+    "ramfs": "nothing survives a restart of the host, and nothing limits its size",
+    "smb3": "locks and fsync depend on the server",
+    "ceph": "every fsync is a round trip to the storage",
+    "fuse": "every request passes through another program",
 }
 #: Share of the time that a device works on discards above which other requests feel it.
 FELT_DISCARDS = 0.05
@@ -453,15 +457,16 @@ def not_a_place_for_data(evidence: Evidence) -> Iterator[Match]:
     container.
     """
     mount = _data_mount(evidence)
-    why = NOT_FOR_DATA.get(str(mount.get("kind")))
+    # A file system in user space is called fuse.glusterfs.
+    why = NOT_FOR_DATA.get(str(mount.get("kind")).partition(".")[0])
     if why is None:
         return
     yield Match(
         str(mount["mount_point"]),
-        f"{evidence.data_directory} is on {mount['kind']}, which {why}.",
+        f"{evidence.data_directory} is on {mount['kind']}: {why}.",
         (number("file system", mount["kind"]), number("source", mount.get("source"))),
         (Remedy(steps=("Put the data directory on a volume of a local device (ext4 or XFS).",)),),
-        Severity.RISK if mount["kind"] == "tmpfs" else None,
+        Severity.RISK if mount["kind"] in ("tmpfs", "ramfs") else None,
     )
 
 

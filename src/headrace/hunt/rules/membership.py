@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from headrace.base.counted import counted
+from headrace.hunt.rules.cluster import is_node
 from headrace.hunt.rules.evidence import Evidence, NotEnough, number
 from headrace.hunt.rules.rule import Confidence, Match, Remedy, Severity, rule
 
@@ -18,11 +19,6 @@ NOT_ONLINE = {
 }
 #: Galera's state of a node that sends a state transfer, or was told to fall behind.
 DONOR = 2
-
-
-def _is_node(evidence: Evidence) -> bool:
-    evidence.settings  # noqa: B018 - raises NotEnough without a server
-    return evidence.has_variable("wsrep_on") and evidence.is_on("wsrep_on")
 
 
 @rule(
@@ -39,7 +35,7 @@ def node_refuses_queries(evidence: Evidence) -> Iterator[Match]:
     With wsrep_reject_queries the node stays in the cluster and applies what the others commit, but its clients get
     error 1047. It is set before maintenance, and easily forgotten after it.
     """
-    if not _is_node(evidence) or not evidence.has_variable("wsrep_reject_queries"):
+    if not is_node(evidence) or not evidence.has_variable("wsrep_reject_queries"):
         return
     setting = evidence.variable("wsrep_reject_queries").upper()
     if setting in ("NONE", ""):
@@ -71,7 +67,7 @@ def node_is_desynchronised(evidence: Evidence) -> Iterator[Match]:
     Flow control does not wait for it, so its reads are stale, and it must apply its whole queue before it is
     of use again.
     """
-    if not _is_node(evidence):
+    if not is_node(evidence):
         return
     is_told = evidence.has_variable("wsrep_desync") and evidence.is_on("wsrep_desync")
     state = evidence.window.last("mysql_status", "wsrep_local_state")
@@ -80,6 +76,9 @@ def node_is_desynchronised(evidence: Evidence) -> Iterator[Match]:
     queue = evidence.window.last("mysql_status", "wsrep_local_recv_queue")
     behind = f"{queue:,.0f} transactions wait to be applied" if queue is not None else "its queue is unknown"
     why = "wsrep_desync is ON" if is_told else "it is a donor, or a backup desynchronised it"
+    rejects = "wsrep_sst_donor_rejects_queries"
+    if state == DONOR and evidence.has_variable(rejects) and evidence.is_on(rejects):
+        why += f", and it refuses queries while it sends all data ({rejects} is ON)"
     yield Match(
         "",
         f"this node may fall behind its cluster: {why}; {behind}.",
@@ -134,14 +133,36 @@ def member_is_not_online(evidence: Evidence) -> Iterator[Match]:
         "performance_schema.replication_group_member_stats fall; if it does not, see the channel "
         "group_replication_recovery.",
     }
+    takes = "super_read_only"
+    is_apart = state in ("ERROR", "OFFLINE") and evidence.has_variable(takes) and not evidence.is_on(takes)
+    is_apart = is_apart and not (evidence.has_variable("offline_mode") and evidence.is_on("offline_mode"))
+    what = "has left its group after an error" if state == "ERROR" else "is not part of its group"
+    what = (
+        f"{what}, and takes writes that the group does not have ({takes} is OFF)"
+        if is_apart
+        else NOT_ONLINE.get(state, "is not online")
+    )
     yield Match(
         "",
-        f"this member is {state}: it {NOT_ONLINE.get(state, 'is not online')}.",
+        f"this member is {state}: it {what}.",
         (
             number("MEMBER_STATE", state),
             number("members that this server sees", len(members)),
         ),
-        (Remedy(steps=(steps.get(state, "Start it: START GROUP_REPLICATION."),), is_faster=False),),
+        (
+            Remedy(
+                steps=(
+                    *(
+                        (f"If it is to be a member: SET GLOBAL {takes} = ON until it is one again.",)
+                        if is_apart
+                        else ()
+                    ),
+                    steps.get(state, "Start it: START GROUP_REPLICATION."),
+                ),
+                is_faster=False,
+            ),
+        ),
+        Severity.RISK if is_apart else None,
     )
 
 

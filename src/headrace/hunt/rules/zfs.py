@@ -1,4 +1,4 @@
-"""Rules about the properties of the ZFS datasets that hold the server's files."""
+"""Rules about file systems that copy on write: properties of ZFS datasets with the server's files; btrfs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from headrace.host.places import lies_below, real_path
 from headrace.hunt.rules.evidence import GIB, Evidence, NotEnough, number, share, size
 from headrace.hunt.rules.rule import Confidence, Match, Remedy, Severity, rule
 from headrace.hunt.rules.sizes import KIB
+from headrace.hunt.rules.waited import waited_for_io
 
 _MANUAL = "OpenZFS documentation, Workload Tuning (MySQL, InnoDB); zfsprops(7)"
 #: Pages that the server writes, commits and writes per second, from which on they matter.
@@ -122,8 +123,10 @@ def records_are_larger_than_pages(evidence: Evidence) -> Iterator[Match]:
     if not datasets:
         return
     page = evidence.number("innodb_page_size")
-    written = evidence.window.rate("mysql_status", "innodb_pages_written") or 0.0
-    read = evidence.window.rate("mysql_status", "innodb_buffer_pool_reads") or 0.0
+    written, read = (
+        evidence.status_rate("innodb_pages_written"),
+        evidence.status_rate("innodb_buffer_pool_reads"),
+    )
     records = {each: _bytes(properties(evidence, each), "recordsize", each) for each in datasets}
     large = {each: record for each, record in records.items() if record >= 2 * page}
     # Which of several datasets the pages are in is not known.
@@ -299,7 +302,7 @@ def records_take_much_work(evidence: Evidence) -> Iterator[Match]:
     times as long per record, in kernel threads. Deduplication reads its table for each write: it pays only where
     most blocks are equal, and the pages of a database never are.
     """
-    written = evidence.window.rate("mysql_status", "innodb_pages_written") or 0.0
+    written = evidence.status_rate("innodb_pages_written")
     system = sum(core.system for core in evidence.cores) / max(len(evidence.cores), 1)
     for dataset in _of_tables(evidence):
         found = properties(evidence, dataset)
@@ -335,3 +338,50 @@ def _is_slow(compression: str) -> bool:
     """gzip at any level, and zstd at a high one; zstd-fast is fast at any."""
     name, _, level = compression.partition("-")
     return name == "gzip" or (name == "zstd" and level.isdigit() and int(level) >= SLOW_LEVEL)
+
+
+@rule(
+    "FS21",
+    severity=Severity.ADVICE,
+    confidence=Confidence.MEDIUM,
+    source="btrfs documentation, btrfs(5): nodatacow, compress; chattr(1), C",
+    refute="In a directory with chattr +C, filled anew, writes per page and p99 are equivalent.",
+)
+def btrfs_copies_pages(evidence: Evidence) -> Iterator[Match]:
+    """Each changed page goes to another place on btrfs, and its trees with it.
+
+    Files of a database are changed in place and at random: copied on write they fall into small pieces, and each
+    sync also writes the trees that say where the pieces are. InnoDB has checksums and a doublewrite buffer of its
+    own, so it needs no copies. A snapshot still makes one of each page that is changed after it.
+    """
+    mount = evidence.facts.server_file_system_of(evidence.data_directory) or {}
+    if mount.get("kind") != "btrfs":
+        return
+    options = {*(mount.get("options") or ()), *(mount.get("super_options") or ())}
+    if "nodatacow" in options:
+        return
+    written = evidence.status_rate("innodb_pages_written")
+    waits = waited_for_io(evidence.window)
+    packed = sorted(name for name in options if name.startswith("compress"))
+    point, directory = str(mount["mount_point"]), shlex.quote(evidence.data_directory)
+    yield Match(
+        point,
+        f"{point} (btrfs) has no nodatacow, at {written:,.0f} pages/s written: unless its files have chattr +C "
+        f"(lsattr -d {directory} tells), each goes to another place; {waits.said}.",
+        (
+            number("options", ",".join(["datacow", *packed])),
+            number("pages written/s", written, ",.0f"),
+            waits.number,
+        ),
+        (
+            Remedy(
+                steps=(
+                    f"See whether it is done: lsattr -d {directory} shows C.",
+                    "If not: chattr +C on a new, empty directory, copy the data into it with the server stopped "
+                    "(cp --reflink=never), and start the server there. Its files are neither compressed nor "
+                    "checked by btrfs then.",
+                )
+            ),
+        ),
+        Severity.COST if written >= PAGES_S and waits.is_high else None,
+    )
