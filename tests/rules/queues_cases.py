@@ -322,6 +322,16 @@ CASES = [
         "a few microseconds",
         lambda: unwell(facts=CRYPT, rates={**served("dm-0", 800.0, 0.3), **served(DISK, 800.0, 0.1)}),
     ),
+    Case(
+        "BLK17",
+        "a pool of thin volumes, and not the volume in it",
+        lambda: unwell(
+            facts=lvm("-tpool"),
+            rates={**served("dm-0", 400.0, 9.0), **served("dm-1", 400.0, 8.9), **served(DISK, 400.0, 0.1)},
+        ),
+        ("dm-1",),
+        ("vg-x (dm-1), a pool of thin volumes, takes 8.9 ms",),
+    ),
     Case("BLK17", "no layer", unwell),
     Case(
         "BLK17",

@@ -12,7 +12,7 @@ from headrace.host.window import Window
 from headrace.hunt import users
 from headrace.hunt.resources import Verdict
 from headrace.hunt.rules import all_rules, judge
-from headrace.hunt.rules.cause import ELSEWHERE, EXPLAINS, causes_first, conclude, limited_by
+from headrace.hunt.rules.cause import ELSEWHERE, EXPLAINS, begun, causes_first, conclude, limited_by
 from tests.rules.binlog_cases import SLOW_COMMITS
 from tests.rules.block_cases import FLUSHES, VOLATILE, WAITS
 from tests.rules.flush_cases import BEHIND
@@ -59,6 +59,11 @@ def test_a_healthy_host_has_no_cause() -> None:
 
 def test_a_program_keeps_its_name_at_the_beginning_of_a_sentence() -> None:
     assert verdict(facts=TWO, rates=BOUND).sentence.startswith("mysqld may use 2 of 8 CPUs (0-1)")
+
+
+def test_a_device_keeps_both_its_names_at_the_beginning_of_a_sentence() -> None:
+    assert begun("data1 (dm-1), encryption, takes 7.0 ms", "dm-1").startswith("data1 (dm-1)")
+    assert begun("tasks wait (a while)", "dm-1").startswith("Tasks wait")
 
 
 def test_a_neighbour_is_the_cause_of_full_cpus() -> None:

@@ -15,7 +15,7 @@ import pytest
 from headrace.base.errors import StoreError
 from headrace.host.stacks import parse, profile
 from headrace.hunt.dumps.kinds import KINDS
-from headrace.hunt.dumps.piece import Piece, Rates, Said, Stacks, Status, Threads, Variables
+from headrace.hunt.dumps.piece import Piece, Rates, Said, Stacks, Status, Threads, Unread, Variables
 from headrace.hunt.dumps.tables import tables
 from headrace.hunt.hunt import examine, saved
 from headrace.hunt.resources import Level
@@ -533,3 +533,37 @@ def test_full_cpus_whose_number_is_unknown_have_a_queue_of_what_was_runnable(tmp
     path.write_text(VMSTAT + VMSTAT.splitlines()[-1] + "\n")
     sentence = examine(saved(path)).verdict.sentence
     assert "2.0 tasks were runnable, and nproc or /proc/cpuinfo tells on how many CPUs." in sentence
+
+
+SAMPLE = """mysqld  1322/1401  [003] 1234.567890:   10101010 {}
+            55d0c0ffee00 row_search_mvcc+0x10 (/usr/sbin/mysqld)
+            7f00deadbeef start_thread+0x30 (/usr/lib/x86_64-linux-gnu/libc.so.6)
+
+"""
+
+
+@pytest.mark.parametrize(
+    "event", ["cpu-clock:pppH:", "cycles:P:", "cycles:", "cpu_core/cycles/:", "task-clock:u:"]
+)
+def test_stacks_of_cpu_time_are_read(event: str) -> None:
+    (stacks,) = read(SAMPLE.format(event))
+    assert isinstance(stacks, Stacks)
+    assert stacks.folded == "mysqld;start_thread;row_search_mvcc 1\n"
+
+
+@pytest.mark.parametrize(
+    "event", ["sched:sched_switch: prev_comm=mysqld prev_pid=1", "page-faults:u:", "cache-misses:"]
+)
+def test_stacks_of_other_events_are_no_cpu_time(event: str) -> None:
+    (unread,) = read(SAMPLE.format(event))
+    assert isinstance(unread, Unread)
+    assert "which are not of CPU time; perf record -F 99 -g" in unread.why
+    stacks, said = read(SAMPLE.format("cycles:") + SAMPLE.format(event))
+    assert isinstance(stacks, Stacks)
+    assert isinstance(said, Said)
+
+
+def test_metrics_that_only_begin_like_those_of_mysqld_exporter_are_another_ones() -> None:
+    (unread,) = read('# TYPE mysql_threads gauge\nmysql_threads{kind="running"} 5\n')
+    assert isinstance(unread, Unread)
+    assert "another exporter" in unread.why

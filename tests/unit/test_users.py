@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from headrace.host.samples import Samples
 from headrace.host.window import Window
 from headrace.hunt import users
@@ -55,6 +57,8 @@ def test_parts_are_no_more_than_the_whole() -> None:
     """Processes were looked at a second later than the CPUs."""
     cpu = use(unwell(rates={**FULL, **working(cc1_501=9.0, mysqld_1322=3.0)}), "cpu")
     assert cpu.users[:2] == ("cc1 (pid 501) 73%", "mysqld (pid 1322) 27%")
+    seen = users.programs(unwell(rates={**FULL, **working(cc1_501=9.0, mysqld_1322=3.0)}).window)
+    assert sum(each.cpus for each in seen) == pytest.approx(8.0)
 
 
 def test_a_container_does_not_see_the_work_of_others() -> None:

@@ -228,7 +228,7 @@ class HostFacts:
         # Older agents looked for its process, and did not say how.
         if self.server_pid is not None:
             return ServerPlace(Answer.HERE, asked, self.server_pid)
-        if settings and not self.only_sql:
+        if settings and not self.only_sql and self._data.get("agent_version"):
             return ServerPlace(Answer.UNKNOWN, asked, missing="facts of a newer agent")
         return None
 

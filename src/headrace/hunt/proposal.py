@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from headrace.base.errors import HostUnknown
 from headrace.base.model import Value
 from headrace.hunt.rules import Judgement, pool, redo, sizes
+from headrace.hunt.rules.cause import begun
 from headrace.hunt.rules.evidence import Evidence, NotEnough, size
 from headrace.hunt.rules.rule import Finding, Remedy, Severity
 from headrace.knobs.catalogue import find
@@ -101,7 +102,7 @@ def _of_finding(
         elif taken:
             return
         else:
-            said = finding.hit.summary[:1].upper() + finding.hit.summary[1:]
+            said = begun(finding.hit.summary, finding.hit.subject)
             _add(remedy, said, finding.id, evidence, lines, is_speed=finding.promises_speed(remedy))
             return
     left.append((finding.id, why))

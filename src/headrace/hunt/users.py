@@ -146,7 +146,6 @@ def _by(window: Window, key: Callable[[str, str], str]) -> list[Program]:
     if seconds <= 0:
         return []
     since, known, server = _start_of_sampling(window), _groups(window), _own(window)
-    most = _cpus(window)
     sums: dict[str, _Sum] = {}
     for label in window.labels("process", "utime_ticks"):
         pid, _, name = label.partition("/")
@@ -158,11 +157,14 @@ def _by(window: Window, key: Callable[[str, str], str]) -> list[Program]:
         own.rss_bytes += window.last("process", "rss_bytes", label) or 0.0
         own.threads_of_kernel += own is sums.get("kernel threads")
         own.is_server |= pid == server[0] if server else name in SERVERS
+    total = sum(own.ticks for own in sums.values()) / TICKS_PER_SECOND / seconds
+    # All together have no more than there is.
+    scale = min(1.0, _cpus(window) / total) if total > 0 else 1.0
     found = [
         Program(
             name,
             tuple(sorted(own.pids)),
-            min(own.ticks / TICKS_PER_SECOND / seconds, most),
+            scale * own.ticks / TICKS_PER_SECOND / seconds,
             own.io_bytes / seconds,
             own.rss_bytes,
             own.is_server,

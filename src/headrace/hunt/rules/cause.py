@@ -385,9 +385,15 @@ def _said(finding: Finding, *also: Finding) -> str:
 
 def _sentence(finding: Finding, *also: Finding) -> str:
     """The same at the beginning of a sentence; variables, devices and programs keep their names."""
-    text = _said(finding, *also)
+    return begun(_said(finding, *also), finding.hit.subject)
+
+
+def begun(text: str, subject: str) -> str:
+    """As the beginning of a sentence: a name stays as it is, also one of a device that is called otherwise:
+    ``data (dm-0)``."""
     first = text.split(" ", 1)[0]
-    is_name = "_" in first or first.rstrip(",:") in finding.hit.subject or first in SERVERS
+    is_name = "_" in first or first.rstrip(",:") in subject or first in SERVERS
+    is_name = is_name or bool(subject and text.startswith(f"{first} ({subject})"))
     return text if is_name else f"{text[:1].upper()}{text[1:]}"
 
 

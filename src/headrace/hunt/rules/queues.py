@@ -271,6 +271,10 @@ LVM_ROLES = {
 }
 
 
+#: End of a hidden volume's own uuid -> what it is.
+OWN_ROLES = {"-tpool": "a pool of thin volumes", "-vpool": "a pool of deduplicated blocks (VDO)"}
+
+
 def _uuid(evidence: Evidence, name: str) -> str:
     return str(((evidence.facts.block_device(name) or {}).get("dm") or {}).get("uuid") or "")
 
@@ -289,6 +293,8 @@ def _kind(evidence: Evidence, record: Mapping[str, Any]) -> str:
     if len(beneath) == 1 and beneath[0].endswith("-real"):
         return "the origin of a snapshot"
     uuid = _uuid(evidence, str(record["name"]))
+    if own := next((what for end, what in OWN_ROLES.items() if uuid.endswith(end)), ""):
+        return own
     # A partition of a mapped device has its uuid after its own number.
     uuid = re.sub(r"^part\d+-", "", uuid)
     return next((kind for start, kind in MADE_BY.items() if uuid.startswith(start)), "a mapped device")

@@ -66,6 +66,7 @@ _ROWS = (
     (r" +\d+,\d+ +\d+ +\d+ +\d+\.\d{9} +\d+ +[A-Z]+ +[A-Z]+ ", "blkparse; iostat -x 1 10 is read"),
     (r"Thread \d+ \(Thread 0x[0-9a-f]+|\[New LWP \d+\]", "stacks of gdb; perf script is read"),
     (r" +\d+ [\w:~<>*]+(?:\(\S*\))?,\w", "stacks of pt-pmp; perf script is read"),
+    (r"[\w./\[\]-]+(?:;[^\n;]+)+ \d+\n", "folded stacks; perf script is read"),
     (r"\d+: +/\S+[^\n]*\nAddress +Kbytes ", f"pmap; of the server's memory, {_FILES}"),
     (r"COMMAND +PID +(?:TID +\w* *)?USER +FD +TYPE ", f"lsof; of the server's files, {_FILES}"),
     (r"UID +PID +PPID +LWP +C ", f"ps: its CPU time is since each process's start; {_PROGRAMS}"),

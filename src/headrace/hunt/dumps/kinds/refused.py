@@ -94,7 +94,9 @@ _KNOWN = (
 
 #: The beginning of a page of metrics, and a metric of the exporters that are read.
 _METRICS = re.compile(r"# (?:HELP|TYPE) \w+ |\w+\{\w+=\"")
-_READ = re.compile(r"^(?:node|mysql)_", re.MULTILINE)
+_READ = re.compile(
+    r"^(?:node_|mysql_(?:global_|up\b|version_info|slave_|info_schema|perf_schema|exporter))", re.MULTILINE
+)
 
 
 def read(text: str) -> list[Piece]:

@@ -89,7 +89,7 @@ def _without_stamps(text: str) -> str:
     matches = [_STAMP.match(f"{line} ") for line in lines if line.strip()]
     if len(matches) < 3 or None in matches:
         return text
-    found = []
+    bare = []
     for line in lines:
         match = _STAMP.match(f"{line} ")
         rest = line[match.end() :] if match else line
@@ -98,8 +98,8 @@ def _without_stamps(text: str) -> str:
             at = datetime.fromtimestamp(int(match[3]), UTC).strftime("%Y-%m-%d %H:%M:%S")
         words = rest.split()
         is_vmstat = len(words) > 12 and all(word.isdecimal() for word in words)
-        found.append(f"{rest} {at}" if is_vmstat else rest)
-    return "".join(f"{line}\n" for line in found)
+        bare.append(f"{rest} {at}" if is_vmstat else rest)
+    return "".join(f"{line}\n" for line in bare)
 
 
 #: Its titles; sar's disks have the clock before theirs, and their averages a word.
