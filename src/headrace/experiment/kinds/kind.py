@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from headrace.base.counted import counted
 from headrace.base.errors import NothingMeasured
 from headrace.base.model import Treatment, TrialSpec, TrialState
 from headrace.experiment.frozen import Design
@@ -110,9 +111,15 @@ def missing(trials: Sequence[TrialSpec], records: Sequence[TrialRecord]) -> list
 
 
 def require_complete(records: Collection[TrialRecord], what: str = "trial") -> None:
-    """Raise NothingMeasured, with every reason, if none is complete."""
+    """Raise NothingMeasured if none is complete, with a reason of each treatment and how many more it has."""
     if not any(record.state is TrialState.COMPLETE for record in records):
-        reasons = {f"{record.treatment}: {record.reason}" for record in records if record.reason}
-        raise NothingMeasured(
-            f"no {what} is complete:\n" + "\n".join(sorted(reasons)), hint=never_quiet(records)
-        )
+        reasons: dict[str, list[str]] = {}
+        for record in records:
+            if record.reason and record.reason not in reasons.setdefault(record.treatment, []):
+                reasons[record.treatment].append(record.reason)
+        lines = [
+            f"{treatment}: {own[0]}" + (f" (and {counted(len(own) - 1, 'more reason')})" if own[1:] else "")
+            for treatment, own in sorted(reasons.items())
+            if own
+        ]
+        raise NothingMeasured(f"no {what} is complete:\n" + "\n".join(lines), hint=never_quiet(records))
