@@ -92,6 +92,7 @@ LOADS = [
     Good("oha", OHA, {"requests_s": 14523.2213, "mean_ms": 3.4, "p99_ms": 9.9}, {
         "[200] 435713": "[503] 435000 responses\n  [200] 713",
         "Status code distribution:\n  [200] 435713 responses": "Error distribution:\n  [12] connection refused",
+        "100.00%": "31.00%",
     }),
     Good("hey", HEY, {"requests_s": 14523.2213, "p50_ms": 3.1, "max_ms": 55.1}, {
         "[200]\t145000": "[500]\t145000",

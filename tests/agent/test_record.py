@@ -32,3 +32,13 @@ def test_a_source_that_never_ends_keeps_no_limit_from_holding(tmp_path: Path, as
             recorder.kill()
     assert recorder.returncode == 1
     assert "the decoder did not end" in said
+
+
+def test_an_output_that_is_there_is_refused_before_a_server_is_asked(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    output.write_text("mine")
+    nobody = ["--mysql-socket", str(tmp_path / "no.sock")]
+    arguments = [programs.agent_path(), "record", "--interface", "lo", "-o", str(output), *nobody]
+    refused = subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False)
+    assert "exists already; --force writes over it" in refused.stderr
+    assert output.read_text() == "mine"

@@ -288,3 +288,46 @@ def test_equal_values_of_coarse_runs_are_repeats(tmp_path: Path) -> None:
     text = "fs,tps\n" + "xfs,3\next4,2\nxfs,3\nxfs,4\next4,2\nxfs,3\next4,2\n"
     assert len(read(tmp_path, text).rows) == 7
     assert len(read(tmp_path, text.replace("\n", ",1\n").replace("tps,1", "tps,run")).rows) == 7
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_a_quote_as_a_ditto_mark_takes_no_lines(tmp_path: Path, separator: str) -> None:
+    """Of two such cells, the first would open a text that ends in the second."""
+    rows = [("xfs", 1234.5), ('"', 1250.5), ('"', 1241.0), ("ext4", 1001.25), ('"', 998.75), ('"', 1003.5)]
+    for kept in (rows, [*rows[:4], ("ext4", 998.75), rows[5]]):
+        text = "".join(f"{level}{separator}{tps}\n" for level, tps in [("fs", "tps"), *kept])
+        table = read(tmp_path, text)
+        assert values(table) == sorted(RUNS)
+        assert any("with a ditto mark hold the level above" in note for note in table.notes)
+
+
+def test_a_quote_that_is_not_closed_takes_no_lines(tmp_path: Path) -> None:
+    table = read(tmp_path, CSV.replace("ext4,1001.25", '"ext4,1001.25'))
+    assert (values(table), table.notes) == (
+        sorted(RUNS),
+        ("t.csv: a quote in line 3 is not closed, and left out",),
+    )
+    # A remark may go on in the next line.
+    text = "".join(f'{fs},{tps},"one,\ntwo"\n' for fs, tps in RUNS)
+    assert values(read(tmp_path, f"fs,tps,remark\n{text}")) == sorted(RUNS)
+
+
+@pytest.mark.parametrize("cell", ["#NV", "#N/D", "#Н/Д", "######", "#¡DIV/0!", "#BEZUG!"])
+def test_what_a_spreadsheet_could_not_work_out_is_no_number(tmp_path: Path, cell: str) -> None:
+    table = read(tmp_path, f"{CSV}xfs,{cell}\n")
+    assert values(table) == sorted(RUNS)
+    assert "no tps in line 8: left out" in table.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("levels", "is_said"),
+    [
+        (["2026-01-02", "8-16", "4-32"], True), (["1/8", "Jan 16", "1/64"], True), (["02. Jan", "04. Jan"], True),
+        (["2026-01-02", "2026-03-04"], False), (["Jan", "Feb"], False), (["1-8", "1-16"], False),
+        (["may", "off"], False),
+    ],
+)  # fmt: skip
+def test_levels_of_which_a_spreadsheet_made_days_are_named(levels: list[str], is_said: bool) -> None:
+    lines = [(f"t:{n}", {"x": text}) for n, text in enumerate(levels * 2)]
+    said = any("may be what a spreadsheet made of" in note for note in alike.unified(lines, ["x"]))
+    assert said is is_said

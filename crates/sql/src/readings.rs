@@ -159,7 +159,7 @@ fn sense(mut lexer: Lexer<'_>, text: &[u8]) -> Sense {
 }
 
 /// Words that may be right before or behind a string.
-fn is_keyword(word: &[u8]) -> bool {
+pub fn is_keyword(word: &[u8]) -> bool {
     let mut lower = [0; 13];
     let Some(lower) = lower.get_mut(..word.len()) else { return false };
     lower.copy_from_slice(word);

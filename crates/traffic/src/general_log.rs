@@ -224,6 +224,13 @@ fn before_blank(rest: &[u8]) -> Option<(&[u8], usize)> {
     Some((command, rest.len() - behind.trim_ascii_start().len()))
 }
 
+/// Whether lines that continue nothing follow a command: names of databases have any, too.
+fn has_strange_lines(command: &[u8], lines: &[u8]) -> bool {
+    let has_none =
+        matches!(command, b"Connect" | b"Quit" | b"Ping" | b"Statistics" | b"Close stmt" | b"Reset stmt");
+    has_none && !lines.trim_ascii().is_empty()
+}
+
 /// The statement behind the `[number]` that MySQL up to 5.1 writes before prepared ones.
 fn without_number(argument: &[u8]) -> &[u8] {
     let Some(rest) = argument.strip_prefix(b"[") else { return argument };
@@ -360,6 +367,13 @@ impl<'n> Parser<'n> {
             return Ok(Some(at + end));
         }
         let argument = without_return(argument.strip_suffix(b"\n").unwrap_or(argument));
+        if memchr(b'\n', argument).is_some_and(|end| has_strange_lines(prefix.command, &argument[end..])) {
+            self.damage(
+                buffer,
+                at,
+                "lines behind a command that has no statement: the log's lines were mixed",
+            );
+        }
         self.event(&prefix, argument, is_cut, sink)?;
         self.is_reopened |= is_followed_by_banner;
         Ok(Some(at + end))

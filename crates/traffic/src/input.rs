@@ -96,11 +96,11 @@ fn source(path: &Path, is_standard_input: bool, stop: Option<StopSignal>) -> any
     } else {
         open_file(path)?
     };
-    let Some(stop) = stop else { return decompress(Start::of(Box::new(file))?) };
+    let Some(stop) = stop else { return of_file(file) };
     if is_standard_input || !file.metadata()?.is_file() {
         return decompress(Start::of(Box::new(FollowedPipe::new(file, stop)))?);
     }
-    if !matches!(decompress(Start::of(Box::new(file))?)?, Source::Plain(_)) {
+    if !matches!(of_file(file)?, Source::Plain(_)) {
         bail!(AgentError::Named("a compressed file, or one of UTF-16, cannot be followed".to_owned()));
     }
     Ok(Source::File(FollowedFile::open(path, stop)?))
@@ -128,8 +128,7 @@ pub fn is_plain(path: &Path) -> anyhow::Result<bool> {
     if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
         return Ok(false);
     }
-    let start = Start::of(Box::new(open_file(path)?))?;
-    Ok(matches!(decompress(start)?, Source::Plain(_)))
+    Ok(matches!(of_file(open_file(path)?)?, Source::Plain(_)))
 }
 
 /// Whether reading failed because of what is in the file, not because it could not be read.
@@ -164,6 +163,17 @@ fn damage(format: &str, error: &io::Error) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("the {format} data is damaged or cut off: {error}"))
 }
 
+/// What begins as text may have lines of UTF-16.
+fn of_file(file: File) -> anyhow::Result<Source> {
+    let is_mixed = wide::is_in(&file);
+    Ok(match decompress(Start::of(Box::new(file))?)? {
+        Source::Plain(start) if is_mixed && start.is_text() => {
+            Source::Wide(Box::new(Rewritten::new(BufReader::new(start), Wide::new(None))))
+        }
+        source => source,
+    })
+}
+
 fn decompress(start: Start) -> anyhow::Result<Source> {
     if let Some((what, how)) = start.other() {
         bail!(AgentError::Named(format!("this is {what}: run `{how}` on it first, or pipe that into -")));
@@ -188,7 +198,7 @@ fn decompress(start: Start) -> anyhow::Result<Source> {
 /// Text of UTF-16, or bytes as they are.
 fn text(start: Start, plain: fn(Start) -> Source) -> Source {
     match wide::order(&start.magic[..start.length]) {
-        Some(order) => Source::Wide(Box::new(Rewritten::new(BufReader::new(start), Wide::new(order)))),
+        Some(order) => Source::Wide(Box::new(Rewritten::new(BufReader::new(start), Wide::new(Some(order))))),
         None => plain(start),
     }
 }
@@ -217,6 +227,12 @@ impl Start {
     fn other(&self) -> Option<(&'static str, &'static str)> {
         let begins = |magic: &[u8]| self.magic[..self.length].starts_with(magic);
         OTHERS.iter().find(|(magic, ..)| begins(magic)).map(|(_, what, how)| (*what, *how))
+    }
+
+    fn is_text(&self) -> bool {
+        let begin = &self.magic[..self.length];
+        begin == b"\xef\xbb\xbf#"
+            || begin.iter().all(|byte| matches!(byte, b'\t' | b'\n' | b'\r' | b' '..=b'~'))
     }
 
     fn is_gzip(&self) -> bool {

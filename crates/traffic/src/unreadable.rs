@@ -50,6 +50,9 @@ const KNOWN: &[(Mark, &str, &str)] = &[
     (Line(b"00000000: "), "bytes as xxd prints them", "`xxd -r FILE | headrace digest -`"),
     (Line(b"00000000  "), "bytes as hexdump prints them", "give the file that was printed"),
     (Line(b"0000000 "), "bytes as hexdump or od prints them", "give the file that was printed"),
+    (All(&["\"awslogs\"", "\"data\"", "\"h4si"]), "what CloudWatch sends a function", "`jq -r .awslogs.data FILE | base64 -d | gzip -dc | headrace digest -`"),
+    (All(&["\"kinesis\"", "\"data\"", "\"h4si"]), "what CloudWatch sends by Kinesis", "`jq -r '.Records[].kinesis.data' FILE | while read -r data; do echo \"$data\" | base64 -d | gzip -dc; done | headrace digest -`"),
+    (All(&["\"records\"", "\"data\"", "\"h4si"]), "what CloudWatch sends by Firehose", "`jq -r '.records[].data' FILE | while read -r data; do echo \"$data\" | base64 -d | gzip -dc; done | headrace digest -`"),
     (All(&["msg=\"# user@host"]), "lines of logfmt with a log in them", SLOW_LOG),
     (All(&["\"# user@host", "\":"]), "a log as texts of JSON", "`jq -r '.. | strings' FILE | headrace digest -`"),
     (All(&["| # user@host"]), "a table with a log in it", SLOW_LOG),
@@ -79,6 +82,11 @@ const KNOWN: &[(Mark, &str, &str)] = &[
     (All(&["insert into", "digest_text"]), "rows as INSERT statements", "export them as CSV or JSON"),
     (All(&["|--", "digest_text"]), "a table of Markdown", "export it as CSV or JSON"),
     (All(&["|--", "sql_text"]), "a table of Markdown", "export it as CSV or JSON"),
+    (All(&["\"duration_us\"", "\"hostgroup_id\"", "\"query\""]), "ProxySQL's log of events", "`jq -c '{start_time: .starttime, query_time: (.duration_us / 1e6), sql_text: .query, db: .schemaname, user_host: \"\\(.username)[\\(.username)] @ [\\(.client / \":\" | .[0])]\", rows_sent}' FILE | headrace digest -`"),
+    (Line(b"ProxySQL LOG QUERY:"), "ProxySQL's log of events as text", "write it as JSON: SET mysql-eventslog_format = 2"),
+    (All(&["\"num_queries\"", "m_query_time"]), "PMM's query analytics, which sum up statements in their own classes", SLOW_LOG),
+    (All(&["insert into", "query_review"]), "the history of pt-query-digest or Anemometer, whose classes are counted already", "digest the logs that it was made of"),
+    (All(&["queries total,", "grand totals:"]), "a report of mysqlsla", "digest the log that it was made of"),
     (All(&["hostgroup", "digest_text", "count_star"]), "ProxySQL's stats_mysql_query_digest, which counts in other units", "export the server's performance_schema.events_statements_summary_by_digest"),
     (All(&["timer_wait", "sql_text", "event_name"]), "rows of performance_schema.events_statements_history, which has only the last few of each thread", "export performance_schema.events_statements_summary_by_digest"),
     (All(&["\"columnmetadata\""]), "the Data API's rows without names", "aws rds-data execute-statement --format-records-as JSON"),
@@ -138,6 +146,7 @@ const KNOWN: &[(Mark, &str, &str)] = &[
 const CERTAIN: &[(Mark, &str, &str)] = &[
     (Begin(b"{\\rtf"), "a document of RTF", "save it as plain text"),
     (All(&["events:\n- ", "\n  message: "]), "a document of YAML", "ask for JSON: aws logs ... --output json"),
+    (All(&["\"message\" => \"", "\"@timestamp\" => "]), "what Logstash prints for people (rubydebug)", "write it with `codec => json_lines`, or give the log itself"),
     (All(&["[s=", ";i=", "\n    message="]), "the journal's verbose form", "`journalctl -o cat` or -o json"),
 ];
 
@@ -268,7 +277,12 @@ mod tests {
     #[test]
     fn lines_of_a_log_in_another_form_are_not_taken_for_a_log() {
         let journal = "Sun 2026-03-01 10:33:00.1 UTC [s=a;i=1;b=2]\n    _PID=8\n    MESSAGE=# Time: x\n";
-        for (head, what) in [("{\\rtf1\\ansi # Time: 2026\\par\n", "RTF"), (journal, "journalctl -o cat")] {
+        let ruby = "{\n  \"message\" => \"# User@Host: a[a] @ b []\",\n  \"@timestamp\" => 2026-03-01T10:33:00Z\n}\n";
+        for (head, what) in [
+            ("{\\rtf1\\ansi # Time: 2026\\par\n", "RTF"),
+            (journal, "journalctl -o cat"),
+            (ruby, "json_lines"),
+        ] {
             assert!(certain(head.as_bytes()).is_some_and(|found| found.contains(what)), "{head}");
         }
         assert_eq!(
@@ -281,6 +295,20 @@ mod tests {
     fn what_people_give_is_named_with_what_to_do() {
         for (head, what) in [
             ("%PDF-1.4\n", "PDF"),
+            (
+                "{\"client\":\"10.0.0.7:5\",\"duration_us\":1,\"hostgroup_id\":1,\"query\":\"select 1\"}\n",
+                ".duration_us / 1e6",
+            ),
+            ("ProxySQL LOG QUERY: thread_id=\"2\"\nselect 1\n", "eventslog_format = 2"),
+            ("[{\"queryid\":\"A\",\"num_queries\":5,\"m_query_time_sum\":1.5}]", "PMM"),
+            ("INSERT INTO `global_query_review_history` VALUES (1,'db1');\n", "Anemometer"),
+            (
+                "Report for slow logs: slow.log\n3 queries total, 2 unique\nGrand Totals: Time 3 s\n",
+                "mysqlsla",
+            ),
+            ("{\"awslogs\": {\"data\": \"H4sIAAAA\"}}", "jq -r .awslogs.data FILE"),
+            ("{\"Records\":[{\"kinesis\":{\"data\":\"H4sIAAAA\"}}]}", ".Records[].kinesis.data"),
+            ("{\"records\":[{\"recordId\":\"1\",\"data\":\"H4sIAAAA\"}]}", "'.records[].data'"),
             ("<!doctype HTML>\n<html>", "HTML"),
             ("-- MySQL dump 10.13  Distrib 8.0.36\n", "dump"),
             (

@@ -526,9 +526,9 @@ impl<R: Read> JsonRecords<R> {
     /// The next byte that is no blank (nor comma), not taken.
     fn skip_blanks(&mut self, with_commas: bool) -> io::Result<Option<u8>> {
         while let Some(byte) = self.bytes.peek()? {
-            // 0x1e begins each text of a JSON sequence.
+            // 0x1e begins each text of a JSON sequence, 0 ends each message of GELF.
             let is_blank =
-                matches!(byte, b' ' | b'\n' | b'\r' | b'\t' | 0x1e) || (with_commas && byte == b',');
+                matches!(byte, b' ' | b'\n' | b'\r' | b'\t' | 0x1e | 0) || (with_commas && byte == b',');
             if !is_blank {
                 return Ok(Some(byte));
             }

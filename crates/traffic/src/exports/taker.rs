@@ -20,6 +20,8 @@ use base::error::AgentError;
 const MOST_INNER_BYTES: usize = 1 << 20;
 /// Streams whose text goes on; of further ones each piece counts as a line.
 const MOST_PARTIAL: usize = 1024;
+/// Docker's pieces of a longer line.
+const DOCKER_BYTES: usize = 16 << 10;
 
 pub(super) struct Taker<'n> {
     name: &'n str,
@@ -154,7 +156,8 @@ impl Texts<'_> {
             text = self.inner.text(TEXT).unwrap_or(text);
         }
         // Docker keeps the end of each line, and writes a long line in pieces without one; RDS gives pieces of a file.
-        let is_verbatim = record.has(&["log"]) && text.ends_with(b"\n") || record.has(&["logfiledata"]);
+        let is_piece = text.ends_with(b"\n") || text.len() == DOCKER_BYTES;
+        let is_verbatim = record.has(&["log"]) && is_piece || record.has(&["logfiledata"]);
         let are_lines = *self.are_lines.get_or_insert(!is_verbatim);
         if !are_lines {
             self.streams.push(&self.stream, text, false, sink)?;

@@ -305,3 +305,11 @@ fn lines_of_the_error_log_behind_a_statement_are_none_of_it() {
     assert_eq!(texts, ["update t\n set a = 1 -- done", "update t\n set a = 1 -- done", "select 1"]);
     assert_eq!((coverage.other_lines, coverage.damaged), (3, 0));
 }
+
+#[test]
+fn lines_behind_a_command_that_has_no_statement_are_named() {
+    let quit = "2026-03-01T10:00:00.1Z\t    5 Quit\t\n";
+    let (events, coverage) = parsed(format!("{quit}  where a = 1\n{quit}\n\n").as_bytes());
+    assert_eq!((events.len(), coverage.damaged), (2, 1));
+    assert!(coverage.places[0].reason.contains("mixed"), "{coverage:?}");
+}

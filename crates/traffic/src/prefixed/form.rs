@@ -334,10 +334,19 @@ impl Form {
         let of = match self.order {
             Order::Oldest => return said,
             Order::Lines => "lines",
-            Order::Events => "events",
+            Order::Events | Order::Unclear => "events",
+            Order::Mixed => "",
         };
         said += if said.is_empty() { "" } else { "; " };
+        if self.order == Order::Mixed {
+            return said
+                + "the times are in no order, so that statements of several lines may have lines of others: sort the lines as \
+                   they were written, or give the log itself";
+        }
         said += &format!("put back: the order of the {of}, of which the newest came first");
+        if self.order == Order::Unclear {
+            said += "; whether the lines of each were turned, too, nothing tells: statements of several lines may be mixed";
+        }
         said
     }
 }

@@ -231,11 +231,15 @@ fn cri(line: &[u8]) -> Option<Peeled> {
     if !matches!(&line[at..end], b"stdout" | b"stderr") {
         return None;
     }
-    let flag = line.get(end..end + 2)?;
-    if !matches!(flag, b" F" | b" P") {
+    // P or F; further tags may follow, behind colons.
+    let tags = line.get(end..)?.strip_prefix(b" ")?;
+    let length = word(tags, b":-_.")?;
+    let flag = &tags[..tags[..length].iter().position(|byte| *byte == b':').unwrap_or(length)];
+    if !matches!(flag, b"F" | b"P") {
         return None;
     }
-    Some(Peeled { length: with_blank(line, end + 2)?, who: (at, end), is_partial: flag[1] == b'P' })
+    let length = with_blank(line, end + 1 + length)?;
+    Some(Peeled { length, who: (at, end), is_partial: flag == b"P" })
 }
 
 fn compose(line: &[u8]) -> Option<Peeled> {

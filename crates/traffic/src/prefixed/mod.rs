@@ -13,6 +13,7 @@ mod pages;
 mod reading;
 mod returns;
 mod reversed;
+mod turned;
 
 use std::io::{Cursor, Read};
 
@@ -46,7 +47,7 @@ pub fn read(
         form.order = reversed::order(&form, &head);
     }
     let input = Cursor::new(head).chain(input);
-    if form.order != Order::Oldest {
+    if form.order.is_turned() {
         let turned = reversed::turned(input, name, Begins::new(&form, form.order))?;
         return reading::read(&form, turned, name, follow, sink);
     }

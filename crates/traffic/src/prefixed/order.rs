@@ -11,6 +11,16 @@ pub(super) enum Order {
     Lines,
     /// The newest event, whose own lines are in their order.
     Events,
+    /// The newest event, or the newest line: nothing tells which.
+    Unclear,
+    /// Any: lines were mixed.
+    Mixed,
+}
+
+impl Order {
+    pub(super) fn is_turned(self) -> bool {
+        !matches!(self, Order::Oldest | Order::Mixed)
+    }
 }
 
 /// Whether the line of an account comes behind that of a duration, with nothing but lines of a header between them. These

@@ -4,8 +4,10 @@ use std::io;
 
 use memchr::{memchr, memmem};
 
+use crate::general_log;
 use crate::pieces;
 use crate::rewritten::Rewrite;
+use crate::slow_log::is_header_line;
 
 /// What a text has for the end of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,6 +24,8 @@ pub(super) enum Ends {
 
 /// A terminal is not narrower; lines that are longer than the widest are the log's own.
 const WIDTHS: std::ops::RangeInclusive<usize> = 40..=1000;
+/// Of mails, terminals and printers.
+const USUAL_WIDTHS: [usize; 8] = [72, 76, 78, 79, 80, 100, 120, 132];
 /// What stands in a line behind the one that a header's line was wrapped in.
 const OF_HEADERS: [&[u8]; 6] = [b"] ", b"_sent: ", b"_examined: ", b"_time: ", b"_affected: ", b": 0"];
 /// As much of a line as tells whether it begins one of the log's own.
@@ -83,8 +87,7 @@ fn wrapped(head: &[u8]) -> Option<usize> {
     }
     match width.filter(|width| is_told && WIDTHS.contains(width)) {
         Some(width) => lines.iter().all(|line| characters(line) <= width).then_some(width),
-        // Before MySQL 5.1, the statement stands behind the header.
-        None => of_statements(&lines),
+        None => of_statements(&lines).or_else(|| of_words(&lines)),
     }
 }
 
@@ -108,6 +111,41 @@ fn of_statements(lines: &[&[u8]]) -> Option<usize> {
         before = goes_on;
     }
     is_told.then_some(width)
+}
+
+/// The same where statements have ends of lines of their own: a full line ends inside of a word, as none of theirs does. One
+/// such line is enough at a width that clients have.
+fn of_words(lines: &[&[u8]]) -> Option<usize> {
+    let width = lines.iter().map(|line| characters(line)).max().filter(|width| WIDTHS.contains(width))?;
+    let is_cut = |pair: &&[&[u8]]| {
+        let (line, next) = (pair[0], pair[1]);
+        let is_of_log = |line: &[u8]| line.starts_with(b"# ") || pieces::is_of_banner(line);
+        characters(line) == width
+            && !is_of_log(line)
+            && !is_of_log(next)
+            && !begins_own(next)
+            && cuts_word(line, next)
+    };
+    // What is before each line may end at any width.
+    let is_bare =
+        lines.iter().any(|line| is_header_line(line) || general_log::is_event(&[line, &b"\n"[..]].concat()));
+    let cuts = if is_bare { lines.windows(2).filter(is_cut).count() } else { 0 };
+    (cuts > 1 || cuts == 1 && USUAL_WIDTHS.contains(&width)).then_some(width)
+}
+
+/// Whether the end of a line is inside of a word, or of a number: both of its parts are none that stand side by side.
+fn cuts_word(line: &[u8], next: &[u8]) -> bool {
+    let is_of_word = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | 0x80..);
+    let begin = line.iter().rposition(|byte| !is_of_word(byte)).map_or(0, |at| at + 1);
+    let end = next.iter().position(|byte| !is_of_word(byte)).unwrap_or(next.len());
+    let (first, last) = (&line[begin..], &next[..end]);
+    let is_keyword = sql::readings::is_keyword;
+    // Text of a comment has words side by side.
+    let is_comment = memmem::find(line, b"-- ").is_some() || memchr(b'#', line).is_some();
+    !first.is_empty()
+        && !last.is_empty()
+        && !is_comment
+        && (!is_keyword(first) && !is_keyword(last) || is_keyword(&[first, last].concat()))
 }
 
 /// Whether a line of a general log or of a shipper begins here: such lines begin with a time.
@@ -304,6 +342,29 @@ mod tests {
             assert_eq!(Ends::of(broken.as_bytes()), Ends::Wrapped(40), "{broken}");
             let restored = Ends::Wrapped(40).restored(broken.as_bytes());
             assert_eq!(String::from_utf8_lossy(&restored), text);
+        }
+        // Once, beside a statement with lines of its own; in a literal, in a keyword, in a number.
+        let header = "# Query_time: 0.1  Lock_time: 0\nSET timestamp=1;\n";
+        for (before, cut) in [
+            ("from orders where na", "me = 3"),
+            ("from customers or", "der by b"),
+            ("from t where id = 1", "2"),
+        ] {
+            let line = format!("select {}{before}", "a, ".repeat(99));
+            let line = &line[line.len() - 80..];
+            let text = format!("{header}update t\nset a = 1\n where b = 2;\n{header}{line}\n{cut};\n");
+            assert_eq!(Ends::of(text.as_bytes()), Ends::Wrapped(80), "{text}");
+            let restored = Ends::Wrapped(80).restored(text.as_bytes());
+            assert_eq!(String::from_utf8_lossy(&restored), text.replace(&format!("\n{cut}"), cut));
+        }
+        for (before, own) in [
+            ("from orders", "where a = 3"),
+            ("select a,", "b from t"),
+            ("-- what a person", "said\nselect 1"),
+        ] {
+            let line = format!("{}{before}", " ".repeat(80 - before.len()));
+            let text = format!("{header}{line}\n{own};\n");
+            assert_eq!(Ends::of(text.as_bytes()), Ends::Usual, "{text}");
         }
         // Two lines that are as long, and a longest one before another: those may be a statement's own.
         let own = "# Query_time: 0.1\nselect aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa, b\nfrom t;\n".repeat(3);

@@ -7,6 +7,7 @@ use anyhow::bail;
 use super::form::Form;
 use super::order::Order;
 use super::returns::Ends;
+use super::turned::{self, Lines};
 use crate::event::Event;
 use crate::general_log;
 use crate::pieces::{Pieces, is_of_banner};
@@ -17,6 +18,8 @@ use base::error::AgentError;
 const MOST_BYTES: usize = 128 << 20;
 /// A log of which less time goes by is in no order that its times tell.
 const LEAST_NS: u64 = 1_000_000_000;
+/// Of the steps of a log in no order, at least one in so many goes far back.
+const MIXED_SHARE: usize = 5;
 
 /// The order of a log with this beginning, by the times of its events.
 pub(super) fn order(form: &Form, head: &[u8]) -> Order {
@@ -41,50 +44,23 @@ pub(super) fn order(form: &Form, head: &[u8]) -> Order {
         general_log::Parser::new("", &general_log::Options::default()).feed(&text, true, &mut keep)
     };
     // Reading from memory does not fail.
-    if read.is_err() || !is_falling(&times) {
+    if read.is_err() {
         return Order::Oldest;
     }
-    if !is_slow && are_lines_turned(&text) { Order::Lines } else { Order::Events }
-}
-
-/// Whether the lines of statements of a general log come behind those that they continue, or before them: by what only a
-/// statement that goes on ends with.
-fn are_lines_turned(text: &[u8]) -> bool {
-    let (mut turned, mut own) = (0, 0);
-    let mut before: Option<&[u8]> = None;
-    let mut is_run = false;
-    for line in text.split_inclusive(|byte| *byte == b'\n') {
-        let line = line.trim_ascii_end();
-        if line.is_empty() || is_of_banner(line) {
-            continue;
-        }
-        if !general_log::is_event(&[line, b"\n"].concat()) {
-            is_run = true;
-            continue;
-        }
-        if std::mem::take(&mut is_run) {
-            // Between two events: what belongs to the one above, or to the one below.
-            let goes_on = |line: &[u8]| CONTINUED.iter().any(|end| ends_with(line, end));
-            let may_go_on =
-                |line: &[u8]| [&b"Query"[..], b"Prepare", b"Execute"].iter().any(|name| has(line, name));
-            own += u32::from(before.is_some_and(goes_on)) + u32::from(!may_go_on(line));
-            turned += u32::from(goes_on(line)) + u32::from(!before.is_some_and(may_go_on));
-        }
-        before = Some(line);
+    if !is_slow && is_mixed(&times) && has_continued(&text) {
+        return Order::Mixed;
     }
-    turned > own
-}
-
-/// Ends of a line behind which a statement goes on.
-const CONTINUED: [&[u8]; 12] =
-    [b",", b"(", b"=", b"select", b"from", b"where", b"and", b"or", b"on", b"set", b"values", b"by"];
-
-fn ends_with(line: &[u8], end: &[u8]) -> bool {
-    line.len() >= end.len() && line[line.len() - end.len()..].eq_ignore_ascii_case(end)
-}
-
-fn has(line: &[u8], part: &[u8]) -> bool {
-    memchr::memmem::find(line, part).is_some()
+    if !is_falling(&times) {
+        return Order::Oldest;
+    }
+    if is_slow {
+        return Order::Events;
+    }
+    match turned::lines(&text) {
+        Lines::Own => Order::Events,
+        Lines::Turned => Order::Lines,
+        Lines::Unclear => Order::Unclear,
+    }
 }
 
 /// Whether most of what changes gets less. A clock that was set back once is no order.
@@ -96,6 +72,32 @@ fn is_falling(times: &[u64]) -> bool {
     let is_all = down + 1 == times.len();
     let (Some(first), Some(last)) = (times.first(), times.last()) else { return false };
     down > up && (down > 1 || is_all) && *first >= last + LEAST_NS
+}
+
+/// Whether many of the times of a general log are before and many are behind the one above: somebody's program gave the lines
+/// another order than that in which they were written. Sessions that end at the same time are no such.
+fn is_mixed(times: &[u64]) -> bool {
+    let far = |one: u64, next: u64| next > one + LEAST_NS;
+    let count = |is_step: fn(u64, u64) -> (u64, u64)| {
+        times
+            .windows(2)
+            .filter(|pair| {
+                let (one, next) = is_step(pair[0], pair[1]);
+                far(one, next)
+            })
+            .count()
+    };
+    let (up, down) = (count(|one, next| (one, next)), count(|one, next| (next, one)));
+    let least = (times.len() / MIXED_SHARE).max(2);
+    up >= least && down >= least
+}
+
+/// Whether a general log has statements of several lines.
+fn has_continued(text: &[u8]) -> bool {
+    let lines = text.split_inclusive(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
+    lines
+        .skip_while(|line| !general_log::is_event(line))
+        .any(|line| !general_log::is_event(line) && !is_of_banner(line.trim_ascii_end()))
 }
 
 /// Where the events of a log begin, asked of one line after the other.
@@ -221,16 +223,18 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_a_general_log_belong_to_the_event_that_they_continue() {
-        let time = "2026-03-01T10:00:00Z\t    3 ";
-        let events = [
-            format!("{time}Connect\ta@b on shop\n"),
-            format!("{time}Query\tselect a,\n  b\n"),
-            format!("{time}Query\tselect 1\n"),
-            format!("{time}Quit\t\n"),
-        ];
-        let newest_first: String = events.iter().rev().map(String::as_str).collect();
-        let lines: String = events.concat().lines().rev().map(|line| format!("{line}\n")).collect();
-        assert!(!are_lines_turned(newest_first.as_bytes()) && are_lines_turned(lines.as_bytes()));
+    fn times_in_no_order_are_told_from_clocks_and_from_merged_logs() {
+        const S: u64 = 1_000_000_000;
+        let times = |list: &[u64]| list.iter().map(|time| time * S).collect::<Vec<_>>();
+        assert!(is_mixed(&times(&[9, 3, 7, 1, 8, 2, 6, 4])));
+        for list in [
+            &[1, 2, 3, 4, 5, 6][..],
+            &[6, 5, 4, 3, 2, 1],
+            &[1, 5, 9, 2, 6, 9, 9, 9, 9, 9],
+            &[5, 5, 4, 5, 6, 6],
+            &[],
+        ] {
+            assert!(!is_mixed(&times(list)), "{list:?}");
+        }
     }
 }

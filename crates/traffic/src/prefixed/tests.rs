@@ -113,6 +113,7 @@ fn prefixes_of_programs_are_taken_off_and_named() {
             format!("[pod/mysql-0/mysql] 2026-03-01T10:32:03Z {text}")
         }),
         ("containerd", "CRI", |_, text| format!("2026-03-01T10:32:03.000000000Z stdout F {text}")),
+        ("containerd", "CRI with tags", |_, text| format!("2026-03-01T10:32:03Z stdout F:x {text}")),
         ("stern", "stern", |_, text| format!("mysql-0 mysql {text}")),
         ("host's name", "pdsh", |_, text| format!("db1.example.com: {text}")),
         ("quoted mail", "a mail", |_, text| format!("> {text}")),
@@ -440,4 +441,30 @@ mod properties {
             prop_assert_eq!(coverage.bytes, content.len() as u64);
         }
     }
+}
+
+/// Turned line by line, sorted by a program, and written in two encodings.
+#[test]
+fn general_logs_in_another_order_are_read_or_named() {
+    let log: String = (0..9)
+        .map(|second| {
+            format!(
+                "2026-03-01T10:00:0{second}Z\t    5 Query\tselect a\n\t, b\nfrom t{second}\n\
+                 2026-03-01T10:00:0{second}Z\t    5 Query\tcommit\n"
+            )
+        })
+        .collect();
+    let texts = |content: &str| {
+        let (all, coverage, _) = events(content.as_bytes());
+        (all.into_iter().map(|event| event.6).collect::<Vec<_>>(), coverage)
+    };
+    let (expected, _) = texts(&log);
+    let turned: String = log.lines().rev().map(|line| format!("{line}\n")).collect();
+    let (found, coverage) = texts(&turned);
+    assert_eq!(found, expected);
+    assert!(coverage.places[0].reason.contains("order of the lines"), "{coverage:?}");
+    let lines: Vec<&str> = log.lines().collect();
+    let mixed: String = (0..lines.len()).map(|n| format!("{}\n", lines[n * 7 % lines.len()])).collect();
+    let (_, coverage) = texts(&mixed);
+    assert!(coverage.places[0].reason.contains("in no order"), "{coverage:?}");
 }

@@ -64,6 +64,15 @@ pub fn create(path: &Path, force: bool) -> anyhow::Result<File> {
     new(held.path()).map_err(|error| explain(path, error))
 }
 
+/// Whether a recording can be created there, as far as its name tells.
+///
+/// # Errors
+/// As with [`create`].
+pub fn check(path: &Path, force: bool) -> anyhow::Result<()> {
+    let held = Held::of(path).map_err(|error| AgentError::unwritable(path, error))?;
+    is_there(path, held.path(), force).map(|_| ())
+}
+
 /// Whether there is a file that may be replaced.
 fn is_there(path: &Path, held: &Path, force: bool) -> anyhow::Result<bool> {
     let found = match std::fs::symlink_metadata(held) {

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::again::Again;
 use super::edit::{apart, refuse_same_file};
 use super::info::{Info, Totals};
+use super::place;
 use super::position::{self, Position};
 use super::reader::Reader;
 use super::standing;
@@ -117,6 +118,13 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<()> {
     // Before the file is there: from now on a signal ends it well.
     let stop = StopSignal::install()?;
     let is_new = !(arguments.append && arguments.output.exists());
+    // Refused before a server is asked.
+    let sessions_from = if is_new {
+        place::check(&arguments.output, arguments.force)?;
+        0
+    } else {
+        sessions_end(&arguments.output)?
+    };
     let server = position::connect(&arguments.server)?;
     if server.is_some() && arguments.interface.is_none() {
         let message =
@@ -127,7 +135,7 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<()> {
         Some(mut server) => (Some(position::ask(&mut server)), standing::ask(&mut server)),
         None => (None, Known::default()),
     };
-    let (writer, sessions_from) = open(arguments, is_new, position.clone())?;
+    let writer = open(arguments, is_new, position.clone())?;
     let result = record(arguments, writer, sessions_from, &stop, (position.as_ref(), known));
     let is_empty = || !Reader::open(&arguments.output).is_ok_and(|reader| reader.span_ns().is_some());
     if result.is_err() && is_new && is_empty() {
@@ -137,12 +145,7 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<()> {
     result
 }
 
-/// The recording, and the number from which on its sessions have none.
-fn open(
-    arguments: &RecordArguments,
-    is_new: bool,
-    position: Option<Position>,
-) -> anyhow::Result<(Writer, u64)> {
+fn open(arguments: &RecordArguments, is_new: bool, position: Option<Position>) -> anyhow::Result<Writer> {
     let files = arguments.sources.iter().map(|path| path.display().to_string());
     let interface = arguments.interface.iter().map(|name| format!("interface {name}"));
     let info = Info { sources: files.chain(interface).collect(), position, ..Info::of_this_host() };
@@ -153,10 +156,9 @@ fn open(
         ..WriterOptions::default()
     };
     if is_new {
-        return Ok((Writer::create(&arguments.output, &options)?, 0));
+        return Writer::create(&arguments.output, &options);
     }
-    let end = sessions_end(&arguments.output)?;
-    Ok((Writer::append(&arguments.output, &options)?, end))
+    Writer::append(&arguments.output, &options)
 }
 
 fn record(

@@ -16,12 +16,12 @@ const STATEMENTS: &str = "SELECT t.PROCESSLIST_ID, s.STATEMENT_ID, s.SQL_TEXT, s
 /// What the login may see of them. A server without `performance_schema` tells no statements.
 #[must_use]
 pub fn ask(connection: &mut Connection) -> Known {
-    let mut by_id: HashMap<u64, (SocketAddr, Standing)> = HashMap::new();
+    let mut by_id: HashMap<u64, (Client, Standing)> = HashMap::new();
     // Without the privilege PROCESS these are the login's own, and a list that breaks off is none.
     let listed = connection.query(CONNECTIONS, |_, row| {
         let Some(id) = number(row, 0) else { return };
         let host = String::from_utf8_lossy(row.get(2).unwrap_or_default()).into_owned();
-        let Some(client) = address(&host) else { return };
+        let Some(client) = client(&host) else { return };
         let text = |column| row.get(column).unwrap_or_default().to_vec();
         let standing = Standing { connection: id, user: text(1), database: text(3), ..Standing::default() };
         by_id.insert(id, (client, standing));
@@ -39,25 +39,46 @@ pub fn ask(connection: &mut Connection) -> Known {
             standing.statements.push((statement, text.to_vec()));
         }
     });
-    Known::new(by_id.into_values().collect())
+    let (mut by_address, mut named) = (HashMap::new(), Vec::new());
+    for (client, standing) in by_id.into_values() {
+        match client {
+            Client::At(address) => {
+                by_address.insert(address, standing);
+            }
+            Client::Named(port) => named.push((port, standing)),
+        }
+    }
+    Known::new(by_address, named)
+}
+
+/// How a server names a client: by its address, or by a name of the network, behind which only the port tells.
+#[derive(Debug, PartialEq, Eq)]
+enum Client {
+    At(SocketAddr),
+    Named(u16),
 }
 
 fn number(row: &Row<'_>, column: usize) -> Option<u64> {
     std::str::from_utf8(row.get(column)?).ok()?.parse().ok()
 }
 
-/// `10.0.0.7:51234`, `[::1]:51234` or `::1:51234`, and `localhost:51234`; None for names and sockets.
-fn address(host: &str) -> Option<SocketAddr> {
+/// `10.0.0.7:51234`, `[::1]:51234` or `::1:51234`, and `localhost:51234`; None for sockets.
+fn client(host: &str) -> Option<Client> {
     let (host, port) = host.rsplit_once(':')?;
     let port = port.parse().ok()?;
     let host = host.trim_start_matches('[').trim_end_matches(']');
-    let ip = if host == "localhost" { IpAddr::from([127, 0, 0, 1]) } else { host.parse().ok()? };
-    Some(SocketAddr::new(ip.to_canonical(), port))
+    let ip = if host == "localhost" {
+        IpAddr::from([127, 0, 0, 1])
+    } else {
+        let Ok(ip) = host.parse::<IpAddr>() else { return Some(Client::Named(port)) };
+        ip
+    };
+    Some(Client::At(SocketAddr::new(ip.to_canonical(), port)))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::address;
+    use super::{Client, client};
 
     #[test]
     fn clients_by_address() {
@@ -67,11 +88,11 @@ mod tests {
             ("::1:5", Some("[::1]:5")),
             ("[2001:db8::7]:5", Some("[2001:db8::7]:5")),
             ("::ffff:10.0.0.7:5", Some("10.0.0.7:5")),
-            ("db-client.example:5", None),
             ("localhost", None),
             ("10.0.0.7", None),
         ] {
-            assert_eq!(address(host), expected.map(|text| text.parse().unwrap()), "{host}");
+            assert_eq!(client(host), expected.map(|text| Client::At(text.parse().unwrap())), "{host}");
         }
+        assert_eq!(client("db-client.example:5"), Some(Client::Named(5)));
     }
 }

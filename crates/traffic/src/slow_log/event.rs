@@ -25,7 +25,7 @@ pub(super) struct Carried {
 
 impl Carried {
     pub(super) fn update(&mut self, header: &Header<'_>) {
-        if let Some(used) = header.used {
+        if let Some(used) = &header.used {
             let database = self.database.get_or_insert_default();
             database.clear();
             database.extend_from_slice(used);

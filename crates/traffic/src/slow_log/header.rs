@@ -1,5 +1,7 @@
 //! The lines before a statement.
 
+use std::borrow::Cow;
+
 use memchr::{memchr, memmem};
 
 use super::account::{self, Account};
@@ -29,7 +31,7 @@ pub(super) struct Header<'a> {
     /// Of the event itself; empty for none.
     pub(super) schema: Option<&'a [u8]>,
     /// The file's, from here on.
-    pub(super) used: Option<&'a [u8]>,
+    pub(super) used: Option<Cow<'a, [u8]>>,
     pub(super) query_ns: Option<u64>,
     pub(super) measures: Measures,
     pub(super) errno: Option<u16>,
@@ -459,7 +461,7 @@ impl<'a> Header<'a> {
                     self.unknown(line);
                 }
                 (self.timestamp_ns, self.last, self.used) =
-                    (Some(timestamp_ns), Some(found.text), used.or(self.used));
+                    (Some(timestamp_ns), Some(found.text), used.or_else(|| self.used.take()));
                 return Some(at + next);
             }
             if let Some(name) = settings::name_of(line) {

@@ -1,6 +1,8 @@
 //! `use db;` and `SET timestamp=1;` before a statement, as servers write them and as people and programs change them: in
 //! either case, quoted, after comments, several on a line, or with other names of the same variable.
 
+use std::borrow::Cow;
+
 use memchr::{memchr, memmem};
 
 use super::boundary::LINE_BYTES;
@@ -45,7 +47,7 @@ pub(super) fn is_set(text: &[u8]) -> bool {
 }
 
 /// The name in a `use name;` at the beginning of a text. The outer `None`: more text is needed.
-pub(super) fn used(text: &[u8], at_end: bool) -> Option<Option<Found<'_, &[u8]>>> {
+pub(super) fn used(text: &[u8], at_end: bool) -> Option<Option<Found<'_, Cow<'_, [u8]>>>> {
     let Some(begin) = begins_with_word(text, b"use") else {
         return may_become(text, b"use", at_end).map(|()| None);
     };
@@ -71,14 +73,14 @@ pub(super) fn used(text: &[u8], at_end: bool) -> Option<Option<Found<'_, &[u8]>>
     }
     let Some(inner) = line.strip_suffix(b";") else { return Some(None) };
     let value = name(&inner[begin..]);
-    let is_touched = !text.starts_with(b"use ") || value.len() + begin != inner.len();
+    let is_touched = !text.starts_with(b"use ") || *value != inner[begin..];
     Some(Some(Found { value, text: inner, length: next, is_touched }))
 }
 
 /// `` use `db`; ``, as MariaDB writes it since its releases of 2026.
-fn quoted(text: &[u8], at_end: bool) -> Option<Found<'_, &[u8]>> {
+fn quoted(text: &[u8], at_end: bool) -> Option<Found<'_, Cow<'_, [u8]>>> {
     let name = text.strip_prefix(b"use `")?;
-    let end = memchr(b'`', &name[..name.len().min(LINE_BYTES)]).filter(|end| *end > 0)?;
+    let end = quote_end(&name[..name.len().min(LINE_BYTES)]).filter(|end| *end > 0)?;
     let behind = name[end + 1..].strip_prefix(b";")?;
     let next = match behind {
         [] if at_end => 0,
@@ -87,11 +89,40 @@ fn quoted(text: &[u8], at_end: bool) -> Option<Found<'_, &[u8]>> {
         _ => return None,
     };
     let length = text.len() - behind.len();
-    Some(Found { value: &name[..end], text: &text[..length - 1], length: length + next, is_touched: false })
+    let value = without_doubled(&name[..end]);
+    Some(Found { value, text: &text[..length - 1], length: length + next, is_touched: false })
+}
+
+/// Where a name in backticks ends: at one that is not doubled.
+fn quote_end(text: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        at += memchr(b'`', &text[at..])?;
+        if text.get(at + 1) != Some(&b'`') {
+            return Some(at);
+        }
+        at += 2;
+    }
+}
+
+/// The name that stands in backticks: its own are doubled there.
+fn without_doubled(inner: &[u8]) -> Cow<'_, [u8]> {
+    if memchr(b'`', inner).is_none() {
+        return Cow::Borrowed(inner);
+    }
+    let mut name = Vec::with_capacity(inner.len());
+    let mut bytes = inner.iter();
+    while let Some(byte) = bytes.next() {
+        name.push(*byte);
+        if *byte == b'`' {
+            bytes.next();
+        }
+    }
+    Cow::Owned(name)
 }
 
 /// The name in a `use` line, with or without `;`.
-pub(super) fn name_of(line: &[u8]) -> Option<&[u8]> {
+pub(super) fn name_of(line: &[u8]) -> Option<Cow<'_, [u8]>> {
     let begin = begins_with_word(line, b"use")?;
     let end = memchr(b';', &line[begin..])
         .filter(|at| skip_comments(&line[begin + at + 1..]).is_empty())
@@ -200,8 +231,8 @@ fn without_comment(text: &[u8]) -> &[u8] {
     text
 }
 
-/// The name, which may be in backticks (servers never write them here) and followed by a comment.
-fn name(text: &[u8]) -> &[u8] {
+/// The name, which may be in backticks and followed by a comment.
+fn name(text: &[u8]) -> Cow<'_, [u8]> {
     let mut name = without_comment(text);
     while name.starts_with(b"/*")
         && let Some(end) = memmem::find(name, b"*/").filter(|end| end + 2 < name.len())
@@ -209,8 +240,10 @@ fn name(text: &[u8]) -> &[u8] {
         name = name[end + 2..].trim_ascii_start();
     }
     match name {
-        [b'`', inner @ .., b'`'] if !inner.is_empty() && memchr(b'`', inner).is_none() => inner,
-        _ => name,
+        [b'`', rest @ ..] if quote_end(rest).is_some_and(|end| end > 0 && end + 1 == rest.len()) => {
+            without_doubled(&rest[..rest.len() - 1])
+        }
+        _ => Cow::Borrowed(name),
     }
 }
 
@@ -294,6 +327,9 @@ mod tests {
             ("uSe shop;\r\nSET", "shop", "SET"),
             ("USE `my shop` ;\nx", "my shop", "x"),
             ("use`shop`;\nx", "shop", "x"),
+            ("use `sh``op`;\nx", "sh`op", "x"),
+            ("use ```a````b``;`;\nx", "`a``b`;", "x"),
+            ("USE `sh``op` ;\nx", "sh`op", "x"),
             ("  use shop ; -- from a mail\nx", "shop", "x"),
             ("/* a */ use /* d */ shop /* b */; # c\nx", "shop", "x"),
             ("use a; use b;\nx", "a", "use b;\nx"),
@@ -304,7 +340,7 @@ mod tests {
         ] {
             let found = used(text.as_bytes(), true).unwrap().unwrap();
             assert_eq!(
-                (found.value, &text.as_bytes()[found.length..]),
+                (&*found.value, &text.as_bytes()[found.length..]),
                 (name.as_bytes(), behind.as_bytes()),
                 "{text}"
             );

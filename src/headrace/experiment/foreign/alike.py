@@ -62,7 +62,8 @@ def unified(lines: Sequence[Line], factors: Sequence[str]) -> list[str]:
                 text = cells[name].strip()
                 cells[name] = rewritten.get(text, text)
         left = Counter(cells[name].strip() for _, cells in lines)
-        notes += dict.fromkeys(_slips(name, left) + _bare(name, left) + _doubtful(name, left))
+        told = _slips(name, left) + _bare(name, left) + _doubtful(name, left) + _dated(name, left)
+        notes += dict.fromkeys(told)
     return notes
 
 
@@ -265,6 +266,27 @@ def _days(text: str) -> set[tuple[int, int, int]]:
         either = {(year, two, one), (year, one, two)}
         return {each for each in either if 1 <= each[1] <= 12 and 1 <= each[2] <= 31}
     return set()
+
+
+#: ``Jan 16``, ``02. Mai``, ``16-Feb``: what spreadsheets show of 1/16, 2.5 and 16-2.
+_MONTH = re.compile(
+    r"(\d{1,2}[.\s/-]*)?(jan|feb|mar|mär|apr|may|mai|jun|jul|aug|sep|oct|okt|nov|dec|dez)[a-zé]*\.?([\s/-]*\d{1,4})?",
+    re.IGNORECASE,
+)
+
+
+def _dated(name: str, counts: Counter[str]) -> list[str]:
+    """Days beside levels of two numbers, which spreadsheets take for days where they can be some."""
+    spelt = {text for text in counts if _MONTH.fullmatch(text) and re.search(r"\d", text)}
+    days = [text for text in counts if text in spelt or (_days(text[:10]) and text[:4].isdigit())]
+    pairs = [text for text in counts if text not in days and re.fullmatch(r"\d+[/.:-]\d+", text)]
+    if not days or not (pairs or spelt.issuperset(days)):
+        return []
+    beside = f" beside {pairs[0]!r}" if pairs else ""
+    return [
+        f"{name}: {days[0]!r}{beside} may be what a spreadsheet made of a level such as 1/2 or 1-2: write it as "
+        "text if it is no day"
+    ]
 
 
 def _is_one_letter_away(one: str, other: str) -> bool:

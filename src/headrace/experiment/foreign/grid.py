@@ -37,16 +37,14 @@ def of_lines(lines: Sequence[str], needed: Sequence[str], delimiter: str, *, ski
 
     That line is the header; without one it is the first line that has cells.
     """
+    marked: list[str] = []
     place, split = _header(lines, needed, delimiter, skipped)
     if split == SPACES and _parts_by_one(lines[place:]):
         split = SPACE
     if split in (SPACES, SPACE):
         rows = [(number, cut(line, split)) for number, line in enumerate(lines[place:], place + 1)]
     else:
-        text = "\n".join(_bare(line, split) for line in lines[place:])
-        reader = csv.reader(io.StringIO(text), delimiter=split)
-        rows = [(place + reader.line_num, row) for row in reader]
-    marked: list[str] = []
+        rows = _parsed([_bare(line, split) for line in lines[place:]], place, split, marked)
     rows = _without_marks(rows, lines, marked)
     if split == SPACES:
         rows = _without_numbers(rows)
@@ -59,6 +57,43 @@ def of_lines(lines: Sequence[str], needed: Sequence[str], delimiter: str, *, ski
     notes = [f"{len(above)} line{'s' * (len(above) != 1)} above the header left out"] if above else []
     notes += marked
     return Grid(header, without_remarks(header, rows[1:], notes), split, notes)
+
+
+def _parsed(lines: Sequence[str], place: int, split: str, notes: list[str]) -> list[tuple[int, list[str]]]:
+    """The cells of lines, of which the first is behind ``place`` others, with the number of each row's last line.
+
+    A quote may open a cell that goes on in the next line. Where each of these lines has all its cells, it does
+    not: it is a ditto mark, or was never closed.
+    """
+    reader = csv.reader(io.StringIO("\n".join(lines)), delimiter=split)
+    rows = [(reader.line_num, row) for row in reader]
+    between = lines[0].count(split) if lines else 0
+    opens = re.compile(rf'(^|{re.escape(split)})"([^"]|"")*$')
+    strange = [n for n, line in enumerate(lines, 1) if line.count(split) == between and opens.search(line)]
+    is_wrong, end = False, 0
+    for number, _ in rows:
+        span = [each for each in lines[end:number] if each.strip()]
+        is_open = len(span) > 1 or (number == len(lines) and number in strange)
+        is_wrong |= is_open and all(each.count(split) == between for each in span)
+        end = number
+    if not (between and is_wrong):
+        return [(place + number, row) for number, row in rows]
+    unclosed = [n for n in strange if '"' not in map(str.strip, lines[n - 1].split(split))]
+    if unclosed:
+        notes.append(f"a quote in line {place + unclosed[0]} is not closed, and left out")
+    return [
+        (place + number, _without_quotes(line, split, is_strange=number in strange))
+        for number, line in enumerate(lines, 1)
+        if line.strip()
+    ]
+
+
+def _without_quotes(line: str, split: str, *, is_strange: bool) -> list[str]:
+    """The cells of a line alone; of a strange one, a quote is a ditto mark where it stands alone."""
+    if not is_strange:
+        return next(csv.reader([line], delimiter=split))
+    cells = [cell.strip() for cell in line.split(split)]
+    return [cell if cell == '"' else cell.replace('"', "") for cell in cells]
 
 
 #: A remark below a table, which may have as many cells: ``# done, ok``, ``Note: disks are old, and slow``.

@@ -471,7 +471,9 @@ def _number(text: str, name: str, place: str) -> float:
         raise PlanError(
             f"{name} = {text!r}: must be a positive number",
             place=place,
-            hint="write a number alone, or nothing",
+            hint="write one line per run, each with one number"
+            if len(re.findall(r"\d[\d.]*", text)) > 1
+            else "write a number alone, or nothing",
         )
     return value
 

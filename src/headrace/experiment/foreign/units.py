@@ -25,7 +25,7 @@ ABSENT = frozenset({
 #: What stands in the place of the number of a run that did not end.
 _DID_NOT_END = re.compile(
     r"(fail|err|error|abort|kill|time ?d? ?out|crash|cancel|skip|oom|dnf|dnr|did not|invalid|interrupt|incomplete|"
-    r"fatal|segfault|panic|hung|stalled|fehler|échec|ошибка|失败|失敗|エラー|#\S+[!?]).*",
+    r"fatal|segfault|panic|hung|stalled|fehler|échec|ошибка|失败|失敗|エラー|#\S+[!?]|#[nн]/?[advдн]\b|#{2,}).*",
     re.IGNORECASE,
 )
 #: Between thousands: spaces of any width, apostrophes, underscores.

@@ -346,3 +346,28 @@ fn rows_without_names_are_said_to_be_such() {
     let error = all(rows.as_bytes()).err().unwrap().to_string();
     assert!(error.contains("without the names of their columns"), "{error}");
 }
+
+#[test]
+fn the_first_line_of_docker_in_pieces_and_messages_that_end_with_a_byte_of_0() {
+    let select = format!("select {}b", "a, ".repeat(9000));
+    let log =
+        format!("2024-05-01T10:11:01.5Z\t    5 Query\t{select}\n2024-05-01T10:11:02.5Z\t    5 Quit\t\n");
+    // No end of line tells before the second piece that texts have theirs.
+    let docker: String = log
+        .as_bytes()
+        .chunks(16 << 10)
+        .map(|part| {
+            let text = json(std::str::from_utf8(part).unwrap());
+            format!(r#"{{"log":{text},"stream":"stdout","time":"2024-05-01T10:11:01.5Z"}}"#) + "\n"
+        })
+        .collect();
+    assert_eq!(events(&docker)[0].text, select);
+    let gelf: String = entry(1, "shop", 11)
+        .lines()
+        .map(|text| {
+            format!(r#"{{"version":"1.1","host":"db","short_message":{},"timestamp":1.5}}"#, json(text))
+                + "\n"
+        })
+        .collect();
+    assert_eq!(events(&gelf.replace('\n', "\0")), events(&gelf));
+}

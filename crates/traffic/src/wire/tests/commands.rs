@@ -381,7 +381,7 @@ fn a_session_that_is_joined_is_who_the_server_says() {
         database: b"shop".to_vec(),
         statements: vec![(7, b"update t set a = ? where b = ?".to_vec()), (8, b"select 'open ?".to_vec())],
     };
-    let known = Known::new([(opened(true).client, standing)].into());
+    let known = Known::new([(opened(true).client, standing)].into(), Vec::new());
     let mut talk = Talk::default();
     talk.client(0, b"\x0e").server(1, &[OK]);
     talk.client(0, &execute(7, &[0, 0, 9, 0, 0, 0, 2, b'y', b'o'])).server(1, &[OK]);

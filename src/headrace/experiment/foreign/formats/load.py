@@ -108,7 +108,11 @@ def _summary(part: str) -> Run:
     if not counts and not lost:
         return Run(measured, settings, _CUT)
     bad = lost + sum(count for code, count in counts if code[0] not in "123")
-    return Run(measured, settings, _failed(bad / max(lost + sum(count for _, count in counts), 1)))
+    share = bad / max(lost + sum(count for _, count in counts), 1)
+    # oha's own word, which counts requests that got no answer, whatever is left of the lists below.
+    if success := re.fullmatch(r"([\d.]+)%", rows.get("Success rate", "")):
+        share = max(share, 1 - float(success[1]) / 100)
+    return Run(measured, settings, _failed(share))
 
 
 def _with_unit(text: str) -> float | None:
