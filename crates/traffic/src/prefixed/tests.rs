@@ -68,7 +68,7 @@ type Change = fn(&str) -> String;
 
 #[test]
 fn prefixes_of_programs_are_taken_off_and_named() {
-    let of: [(&str, &str, Numbered); 32] = [
+    let of: [(&str, &str, Numbered); 33] = [
         ("no known program", "s6-log", |n, text| format!("@4000000065e1a4c3{:08x} {text}", n * 7919)),
         ("no known program", "two blanks behind it", |n, text| format!("[10:32:0{}]  {text}", n % 10)),
         ("line numbers", "an editor's numbers", |n, text| format!("{:4} {text}", n + 1)),

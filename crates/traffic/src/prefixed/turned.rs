@@ -21,7 +21,7 @@ pub(super) enum Lines {
 const CONTINUED: [&[u8]; 12] =
     [b",", b"(", b"=", b"select", b"from", b"where", b"and", b"or", b"on", b"set", b"values", b"by"];
 /// Words that begin a clause, in the order in which a statement has them.
-const CLAUSES: [(&[u8], u8); 19] = [
+const CLAUSES: [(&[u8], u8); 20] = [
     (b"select", 1),
     (b"update", 1),
     (b"insert", 1),
@@ -31,6 +31,7 @@ const CLAUSES: [(&[u8], u8); 19] = [
     (b"join", 3),
     (b"left", 3),
     (b"inner", 3),
+    (b"on", 3),
     (b"set", 3),
     (b"values", 3),
     (b"where", 4),
@@ -42,6 +43,8 @@ const CLAUSES: [(&[u8], u8); 19] = [
     (b"limit", 8),
     (b"for", 9),
 ];
+/// What a line with a condition continues.
+const CONDITIONED: [&[u8]; 5] = [b"on", b"where", b"and", b"or", b"having"];
 /// Statements that nothing follows.
 const WHOLE: [&[u8]; 5] = [b"commit", b"rollback", b"begin", b"start", b"use"];
 /// Commands that have a statement.
@@ -85,18 +88,19 @@ fn faults<'l>(first: Option<&'l [u8]>, lines: impl Iterator<Item = &'l [u8]>) ->
         return 2;
     }
     let mut faults = 0;
-    let (mut clause, mut depth, mut quotes) = (0, 0, 0);
+    let (mut clause, mut depth, mut quotes): ((&[u8], u8), i32, u32) = ((b"", 0), 0, 0);
     let mut last: &[u8] = b"";
     for line in std::iter::once(statement).chain(lines) {
         let line = line.trim_ascii();
-        let begun = CLAUSES.iter().find(|(word, _)| begins_with(line, word)).map(|(_, place)| *place);
+        let begun = CLAUSES.iter().find(|(word, _)| begins_with(line, word));
         // Inside of parentheses a statement of its own may stand.
-        if let Some(begun) = begun.filter(|_| depth == 0) {
-            faults += u32::from(begun < clause);
+        if let Some((word, place)) = begun.filter(|_| depth == 0) {
+            let is_condition = matches!(*word, b"and" | b"or");
+            let is_wrong = is_condition && !CONDITIONED.contains(&clause.0);
+            faults += u32::from(is_wrong || *place < clause.1 || *word == b"where" && clause.0 == b"values");
         }
-        let last_clause =
-            CLAUSES.iter().filter_map(|(word, place)| Some((rfind_word(line, word)?, *place))).max();
-        clause = last_clause.map_or(clause, |(_, place)| place);
+        let found = CLAUSES.iter().filter_map(|clause| Some((rfind_word(line, clause.0)?, *clause)));
+        clause = found.max_by_key(|(at, _)| *at).map_or(clause, |(_, clause)| clause);
         for byte in line {
             match byte {
                 b'(' => depth += 1,
@@ -162,6 +166,12 @@ mod tests {
             assert_eq!(lines(newest_first.as_bytes()), Lines::Own, "{statement}");
             assert_eq!(lines(turned.as_bytes()), Lines::Turned, "{statement}");
         }
+        // Beside a statement that goes on as well.
+        let update = format!("{time}Query\tupdate t set a = 1\n where b = 2\n and c = 3\n");
+        let insert = format!("{time}Query\tinsert into t values (1, 2)\n");
+        let turned =
+            [update, insert].concat().lines().rev().map(|line| format!("{line}\n")).collect::<String>();
+        assert_eq!(lines(turned.as_bytes()), Lines::Turned);
         assert_eq!(lines(commit.repeat(3).as_bytes()), Lines::Own);
         let either = format!("{time}Query\tcall p\n  x\n{time}Query\tcall q\n");
         assert_eq!(lines(either.as_bytes()), Lines::Unclear);

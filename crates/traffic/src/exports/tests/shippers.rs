@@ -358,7 +358,7 @@ fn the_first_line_of_docker_in_pieces_and_messages_that_end_with_a_byte_of_0() {
         .chunks(16 << 10)
         .map(|part| {
             let text = json(std::str::from_utf8(part).unwrap());
-            format!(r#"{{"log":{text},"stream":"stdout","time":"2024-05-01T10:11:01.5Z"}}"#) + "\n"
+            format!(r#"{{"stream":"stdout","time":"2024-05-01T10:11:01.5Z","log":{text}}}"#) + "\n"
         })
         .collect();
     assert_eq!(events(&docker)[0].text, select);
