@@ -25,10 +25,10 @@ pub(super) struct Carried {
 
 impl Carried {
     pub(super) fn update(&mut self, header: &Header<'_>) {
-        if let Some(used) = &header.used {
+        if let Some(used) = header.used {
             let database = self.database.get_or_insert_default();
             database.clear();
-            database.extend_from_slice(used);
+            used.put_onto(database);
             self.said_ns = end_ns(header).unwrap_or(0);
         }
         match header.time {

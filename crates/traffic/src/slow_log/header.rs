@@ -1,12 +1,10 @@
 //! The lines before a statement.
 
-use std::borrow::Cow;
-
 use memchr::{memchr, memmem};
 
 use super::account::{self, Account};
 use super::boundary::{Line, classify};
-use super::settings::{self, COMMAND};
+use super::settings::{self, COMMAND, Name};
 use super::time::{self, Stamp};
 use super::touched;
 use super::values::{is_blank, number, skip_blanks, take_flag, take_number, take_seconds, value_length};
@@ -31,7 +29,7 @@ pub(super) struct Header<'a> {
     /// Of the event itself; empty for none.
     pub(super) schema: Option<&'a [u8]>,
     /// The file's, from here on.
-    pub(super) used: Option<Cow<'a, [u8]>>,
+    pub(super) used: Option<Name<'a>>,
     pub(super) query_ns: Option<u64>,
     pub(super) measures: Measures,
     pub(super) errno: Option<u16>,
@@ -461,7 +459,7 @@ impl<'a> Header<'a> {
                     self.unknown(line);
                 }
                 (self.timestamp_ns, self.last, self.used) =
-                    (Some(timestamp_ns), Some(found.text), used.or_else(|| self.used.take()));
+                    (Some(timestamp_ns), Some(found.text), used.or(self.used));
                 return Some(at + next);
             }
             if let Some(name) = settings::name_of(line) {

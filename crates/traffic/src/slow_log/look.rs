@@ -158,7 +158,7 @@ impl Region<'_> {
         };
         match header::parse(&self.buffer[first..], false) {
             Some((header, body)) if first + body > line => match header.used {
-                Some(ref used) => Found::It((line, used.to_vec(), end_ns(&header).unwrap_or(0))),
+                Some(used) => Found::It((line, used.to_vec(), end_ns(&header).unwrap_or(0))),
                 None => Found::Nothing,
             },
             _ => Found::Unclear,

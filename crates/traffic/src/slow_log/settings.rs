@@ -1,8 +1,6 @@
 //! `use db;` and `SET timestamp=1;` before a statement, as servers write them and as people and programs change them: in
 //! either case, quoted, after comments, several on a line, or with other names of the same variable.
 
-use std::borrow::Cow;
-
 use memchr::{memchr, memmem};
 
 use super::boundary::LINE_BYTES;
@@ -13,6 +11,35 @@ pub(super) const COMMAND: &[u8] = b"# administrator command: ";
 const NS_PER_S: u64 = 1_000_000_000;
 /// The most bytes of spaces and comments before a word.
 const BEFORE_BYTES: usize = 256;
+
+/// The name of a database. It has no memory of its own: nearly every header is made without one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Name<'a> {
+    text: &'a [u8],
+    /// It stood in backticks: its own are doubled there.
+    is_quoted: bool,
+}
+
+impl Name<'_> {
+    pub(super) fn put_onto(self, out: &mut Vec<u8>) {
+        if !self.is_quoted {
+            return out.extend_from_slice(self.text);
+        }
+        let mut bytes = self.text.iter();
+        while let Some(byte) = bytes.next() {
+            out.push(*byte);
+            if *byte == b'`' {
+                bytes.next();
+            }
+        }
+    }
+
+    pub(super) fn to_vec(self) -> Vec<u8> {
+        let mut name = Vec::with_capacity(self.text.len());
+        self.put_onto(&mut name);
+        name
+    }
+}
 
 /// What a text begins with.
 pub(super) struct Found<'a, T> {
@@ -47,7 +74,7 @@ pub(super) fn is_set(text: &[u8]) -> bool {
 }
 
 /// The name in a `use name;` at the beginning of a text. The outer `None`: more text is needed.
-pub(super) fn used(text: &[u8], at_end: bool) -> Option<Option<Found<'_, Cow<'_, [u8]>>>> {
+pub(super) fn used(text: &[u8], at_end: bool) -> Option<Option<Found<'_, Name<'_>>>> {
     let Some(begin) = begins_with_word(text, b"use") else {
         return may_become(text, b"use", at_end).map(|()| None);
     };
@@ -73,12 +100,12 @@ pub(super) fn used(text: &[u8], at_end: bool) -> Option<Option<Found<'_, Cow<'_,
     }
     let Some(inner) = line.strip_suffix(b";") else { return Some(None) };
     let value = name(&inner[begin..]);
-    let is_touched = !text.starts_with(b"use ") || *value != inner[begin..];
+    let is_touched = !text.starts_with(b"use ") || value.text.len() + begin != inner.len();
     Some(Some(Found { value, text: inner, length: next, is_touched }))
 }
 
 /// `` use `db`; ``, as MariaDB writes it since its releases of 2026.
-fn quoted(text: &[u8], at_end: bool) -> Option<Found<'_, Cow<'_, [u8]>>> {
+fn quoted(text: &[u8], at_end: bool) -> Option<Found<'_, Name<'_>>> {
     let name = text.strip_prefix(b"use `")?;
     let end = quote_end(&name[..name.len().min(LINE_BYTES)]).filter(|end| *end > 0)?;
     let behind = name[end + 1..].strip_prefix(b";")?;
@@ -89,7 +116,7 @@ fn quoted(text: &[u8], at_end: bool) -> Option<Found<'_, Cow<'_, [u8]>>> {
         _ => return None,
     };
     let length = text.len() - behind.len();
-    let value = without_doubled(&name[..end]);
+    let value = Name { text: &name[..end], is_quoted: true };
     Some(Found { value, text: &text[..length - 1], length: length + next, is_touched: false })
 }
 
@@ -105,24 +132,8 @@ fn quote_end(text: &[u8]) -> Option<usize> {
     }
 }
 
-/// The name that stands in backticks: its own are doubled there.
-fn without_doubled(inner: &[u8]) -> Cow<'_, [u8]> {
-    if memchr(b'`', inner).is_none() {
-        return Cow::Borrowed(inner);
-    }
-    let mut name = Vec::with_capacity(inner.len());
-    let mut bytes = inner.iter();
-    while let Some(byte) = bytes.next() {
-        name.push(*byte);
-        if *byte == b'`' {
-            bytes.next();
-        }
-    }
-    Cow::Owned(name)
-}
-
 /// The name in a `use` line, with or without `;`.
-pub(super) fn name_of(line: &[u8]) -> Option<Cow<'_, [u8]>> {
+pub(super) fn name_of(line: &[u8]) -> Option<Name<'_>> {
     let begin = begins_with_word(line, b"use")?;
     let end = memchr(b';', &line[begin..])
         .filter(|at| skip_comments(&line[begin + at + 1..]).is_empty())
@@ -232,7 +243,7 @@ fn without_comment(text: &[u8]) -> &[u8] {
 }
 
 /// The name, which may be in backticks and followed by a comment.
-fn name(text: &[u8]) -> Cow<'_, [u8]> {
+fn name(text: &[u8]) -> Name<'_> {
     let mut name = without_comment(text);
     while name.starts_with(b"/*")
         && let Some(end) = memmem::find(name, b"*/").filter(|end| end + 2 < name.len())
@@ -241,9 +252,9 @@ fn name(text: &[u8]) -> Cow<'_, [u8]> {
     }
     match name {
         [b'`', rest @ ..] if quote_end(rest).is_some_and(|end| end > 0 && end + 1 == rest.len()) => {
-            without_doubled(&rest[..rest.len() - 1])
+            Name { text: &rest[..rest.len() - 1], is_quoted: true }
         }
-        _ => Cow::Borrowed(name),
+        _ => Name { text: name, is_quoted: false },
     }
 }
 
@@ -340,8 +351,8 @@ mod tests {
         ] {
             let found = used(text.as_bytes(), true).unwrap().unwrap();
             assert_eq!(
-                (&*found.value, &text.as_bytes()[found.length..]),
-                (name.as_bytes(), behind.as_bytes()),
+                (found.value.to_vec(), &text.as_bytes()[found.length..]),
+                (name.as_bytes().to_vec(), behind.as_bytes()),
                 "{text}"
             );
             for end in 0..memchr(b'\n', text.as_bytes()).unwrap() {

@@ -285,7 +285,7 @@ def _dated(name: str, counts: Counter[str]) -> list[str]:
     beside = f" beside {pairs[0]!r}" if pairs else ""
     return [
         f"{name}: {days[0]!r}{beside} may be what a spreadsheet made of a level such as 1/2 or 1-2: write it as "
-        "text if it is no day"
+        "text unless it is a day"
     ]
 
 

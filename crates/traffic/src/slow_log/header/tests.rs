@@ -32,7 +32,7 @@ fn mysql_8_with_log_slow_extra() {
     assert_eq!((header.errno, header.thread), (Some(1062), Some(10)));
     assert_eq!(header.start.unwrap().ns, 1_706_702_400_250_001_000);
     assert_eq!(
-        (header.used.as_deref(), header.timestamp_ns),
+        (header.used.map(Name::to_vec).as_deref(), header.timestamp_ns),
         (Some(&b"shop"[..]), Some(1_706_702_400_000_000_000))
     );
     assert_eq!(rest, "select 1;\n");
@@ -114,7 +114,7 @@ fn hostile_names_of_schemas() {
         Some(&b"x  Last_errno: 0  Killed: 0"[..])
     );
     let (header, rest) = of("# Query_time: 1  Lock_time: 0\nuse a\nb;\nSET timestamp=1;\nx;\n");
-    assert_eq!((header.used.as_deref(), rest), (Some(&b"a\nb"[..]), "x;\n"));
+    assert_eq!((header.used.map(Name::to_vec).as_deref(), rest), (Some(&b"a\nb"[..]), "x;\n"));
 }
 
 #[test]
