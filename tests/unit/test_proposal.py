@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from headrace.base.model import Facts
 from headrace.experiment import plan as plans
 from headrace.experiment.proposed import plan_of
 from headrace.host.snapshot import save
@@ -152,3 +153,30 @@ def test_a_plan_that_is_there_is_not_overwritten(tmp_path: Path) -> None:
     assert done.returncode != 0
     assert "exists already" in done.stderr
     assert (tmp_path / "my.toml").read_text() == "mine"
+
+
+RDS = {"basedir": "/rdsdbbin/mariadb-10.11.6.R2/"}
+AURORA = {**RDS, "aurora_version": "3.04.0"}
+
+
+def test_what_a_provider_manages_is_proposed_in_its_own_form(tmp_path: Path) -> None:
+    """`headrace apply` is refused there, and so is a test on the host."""
+    small = {**SMALL, "variables": {**SMALL["variables"], **RDS}}
+    (line,) = proposed(unwell(**small)).lines
+    wanted = f"ParameterName=innodb_buffer_pool_size,ParameterValue={line.value},"
+    assert wanted in line.way
+    save(saved(**small), tmp_path / "db1.hunt")
+    shown = " ".join(headrace("propose", "--from", str(tmp_path / "db1.hunt")).stdout.split())
+    assert "aws rds modify-db-parameter-group" in shown
+    assert "headrace apply" not in shown
+    assert "--live" not in shown
+
+
+def test_what_a_provider_replaces_is_left_with_the_whole_remedy() -> None:
+    hosts = (host for host in (case.host() for case in CASES) if host.has_server)
+    evidence = next(host for host in hosts if "server.innodb_io_capacity" in proposed(host).settings)
+    assert proposed(evidence).way == ""
+    evidence.raw["server_settings"]["variables"].update(AURORA)
+    found = proposed(Evidence(Facts("", evidence.raw), evidence.window))
+    assert not [name for name in found.settings if "io_capacity" in name]
+    assert any("does not apply to Amazon Aurora" in why for name, why in found.left if "io_capacity" in name)

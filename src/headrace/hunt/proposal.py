@@ -17,6 +17,7 @@ from headrace.hunt.rules.evidence import Evidence, NotEnough, size
 from headrace.hunt.rules.rule import Finding, Remedy, Severity
 from headrace.knobs.catalogue import find
 from headrace.knobs.knob import Cost, value_text
+from headrace.knobs.provider import Provider, managed_by
 
 SERVER = "server."
 POOL = "server.innodb_buffer_pool_size"
@@ -33,7 +34,8 @@ class Line:
     """``knob`` (``NAME`` or ``NAME@INSTANCE``) is ``now``, empty if that is unknown, and would be ``value``.
 
     ``basis`` is the finding's id, or "the machine". Lines of one ``group`` are one remedy, and belong together.
-    ``is_speed``: whether an experiment could show it; the others keep data or the server safe.
+    ``is_speed``: whether an experiment could show it; the others keep data or the server safe. ``way``: how a
+    provider that manages the server lets it be changed; empty where headrace can.
     """
 
     knob: str
@@ -44,6 +46,7 @@ class Line:
     group: str
     cost: Cost
     is_speed: bool
+    way: str = ""
 
     @property
     def words(self) -> str:
@@ -53,11 +56,15 @@ class Line:
 
 @dataclass(frozen=True)
 class Proposal:
-    """``left``: what is not proposed, and why. ``durable``: settings of durability, as the server has them."""
+    """``left``: what is not proposed, and why. ``durable``: settings of durability, as the server has them.
+
+    ``way``: how the provider of a managed server lets all of them be changed; empty without one.
+    """
 
     lines: tuple[Line, ...]
     left: tuple[tuple[str, str], ...]
     durable: Mapping[str, str]
+    way: str = ""
 
     @property
     def settings(self) -> dict[str, Value]:
@@ -77,9 +84,33 @@ def propose(evidence: Evidence, judgement: Judgement) -> Proposal:
                     _add(remedy, why, MACHINE, evidence, lines)
         except (NotEnough, HostUnknown) as error:
             left.append((what, f"unknown: {error}"))
+    found = managed_by(evidence.facts.variables, evidence.facts.server_asked)
+    if found is not None:
+        _without_fixed(lines, left, evidence, found.provider)
     _fitted(lines, left, evidence)
+    settings = {_variable(line, evidence): line for line in lines.values() if line.knob.startswith(SERVER)}
+    way = ""
+    if found is not None and settings:
+        way = found.provider.how_all({name: _text(line.value) for name, line in settings.items()})
+        for name, line in settings.items():
+            lines[line.knob] = replace(line, way=found.provider.how(name, _text(line.value)))
     durable = {name: evidence.variable(name) for name in DURABLE if evidence.has_variable(name)}
-    return Proposal(tuple(lines.values()), tuple(left), durable)
+    return Proposal(tuple(lines.values()), tuple(left), durable, way)
+
+
+def _variable(line: Line, evidence: Evidence) -> str:
+    return find(line.knob.partition("@")[0]).variable_on(evidence.vendor, evidence.version)
+
+
+def _without_fixed(
+    lines: dict[str, Line], left: list[tuple[str, str]], evidence: Evidence, provider: Provider
+) -> None:
+    """Takes out what does not apply there, with the rest of its remedy: half of one is another."""
+    for line in [each for each in lines.values() if each.knob.startswith(SERVER)]:
+        if (variable := _variable(line, evidence)) in provider.fixed:
+            left.append((line.knob, provider.how(variable)))
+            for name in [name for name, each in lines.items() if each.group == line.group]:
+                del lines[name]
 
 
 def _of_finding(
@@ -94,9 +125,9 @@ def _of_finding(
         if remedy.weakens:
             why = f"would reduce durability: {'; '.join(remedy.weakens)}"
         elif remedy.cost in (Cost.REBOOT, Cost.REBUILD):
-            why = f"takes a {remedy.cost}: headrace prove {finding.id} --plan PLAN"
+            why = f"takes a {remedy.cost}: {remedy.way or f'headrace prove {finding.id} --plan PLAN'}"
         elif not remedy.is_faster and finding.severity is not Severity.RISK:
-            why = f"makes nothing faster, and shows more: headrace apply {finding.id}"
+            why = f"makes nothing faster, and shows more: {remedy.way or f'headrace apply {finding.id}'}"
         elif any(_text(lines[name].value) != _text(remedy.settings[name]) for name in taken):
             why = f"{lines[taken[0]].basis} sets {taken[0]}, too"
         elif taken:

@@ -50,6 +50,13 @@ class Provider:
             )
         return f"{found}{f' ({self.note})' if self.note else ''}"
 
+    def how_all(self, settings: Mapping[str, str]) -> str:
+        """How these variables are changed there, in a sentence; that of the first that does not apply there."""
+        first = min(self.fixed & settings.keys(), default=next(iter(settings)))
+        others = [f"{name}={value}" for name, value in settings.items() if name != first]
+        likewise = f"; likewise {', '.join(others)}" if others and first not in self.fixed else ""
+        return f"{self.how(first, settings[first])}{likewise}"
+
 
 def _filled(text: str, variable: str, value: str) -> str:
     return text.replace("NAME", variable).replace("VALUE", value)

@@ -125,6 +125,7 @@ def _content(proposal: Proposal, test: str, out: dict[str, str]) -> dict[str, An
                 "basis": line.basis,
                 "cost": str(line.cost),
                 "is_speed": line.is_speed,
+                "way": line.way or None,
             }
             for line in proposal.lines
         ],
@@ -162,7 +163,7 @@ def _parts(proposal: Proposal, target: str, test: str, out: dict[str, str]) -> I
     if proposal.lines:
         yield Gap()
         yield Sentence("Next", "strong")
-        yield Sentences(list(_next(proposal.lines, target, test, out)))
+        yield Sentences(list(_next(proposal, target, test, out)))
 
 
 def _table(lines: tuple[Line, ...]) -> Part:
@@ -195,10 +196,12 @@ def _shown(line: Line, value: Value) -> str:
     return setting(value) if text else "unknown"
 
 
-def _next(lines: tuple[Line, ...], target: str, test: str, out: dict[str, str]) -> Iterator[str]:
+def _next(proposal: Proposal, target: str, test: str, out: dict[str, str]) -> Iterator[str]:
     from headrace.knobs.catalogue import Cost
 
     where = "" if target == "local" or Path(target).is_dir() else f" -t {shlex.quote(target)}"
+    # What a provider manages no apply changes, and no test on the host.
+    lines = [line for line in proposal.lines if not line.way]
     live = [shlex.quote(line.words) for line in lines if line.cost is Cost.DYNAMIC and line.is_speed]
     if test:
         yield f"test all, and all but each, on a private server: headrace run {shlex.quote(test)}"
@@ -208,5 +211,8 @@ def _next(lines: tuple[Line, ...], target: str, test: str, out: dict[str, str]) 
     if live:
         command = f"headrace prove{where} --live {' '.join(live)}"
         yield f"test what needs no restart on the host, under its own load: {command}"
-    every = " ".join(shlex.quote(line.words) for line in lines)
-    yield f"see what it would change: headrace apply{where} --dry-run {every}"
+    if proposal.way:
+        yield proposal.way
+    if lines:
+        every = " ".join(shlex.quote(line.words) for line in lines)
+        yield f"see what it would change: headrace apply{where} --dry-run {every}"

@@ -18,7 +18,7 @@ from headrace.base.model import Value, Vendor
 from headrace.base.received import read_as_sent
 from headrace.hunt.rules.evidence import Evidence, NotEnough, Number, number
 from headrace.knobs.catalogue import Cost, find, weakens_durability
-from headrace.knobs.knob import Versions
+from headrace.knobs.knob import Versions, value_text
 from headrace.knobs.provider import Provider, managed_by
 
 
@@ -271,22 +271,15 @@ def _on_this_server(hit: Match, evidence: Evidence) -> Match:
     server = (evidence.vendor, evidence.version)
     found = managed_by(evidence.facts.variables, evidence.facts.server_asked)
     provider = found.provider if found is not None else None
-    return replace(
-        hit, remedies=tuple(replace(each, server=server, way=_way(each, provider)) for each in hit.remedies)
-    )
+    remedies = [replace(each, server=server) for each in hit.remedies]
+    return replace(hit, remedies=tuple(replace(each, way=_way(each, provider)) for each in remedies))
 
 
 def _way(remedy: Remedy, provider: Provider | None) -> str:
     """How a provider lets these settings be changed; empty without one."""
     variables = {
-        name.removeprefix("server."): value
+        find(name).variable_on(*remedy.server): value_text(value)
         for name, value in remedy.settings.items()
         if name.startswith("server.")
     }
-    if provider is None or not variables:
-        return ""
-    if fixed := sorted(provider.fixed & variables.keys()):
-        return provider.how(fixed[0])
-    (name, value), *others = variables.items()
-    like = f"; likewise {', '.join(f'{other}={text}' for other, text in others)}" if others else ""
-    return f"{provider.how(name, str(value))}{like}"
+    return provider.how_all(variables) if provider is not None and variables else ""
