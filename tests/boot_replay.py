@@ -10,6 +10,7 @@ another. ``tests/real/devices/test_boot.py`` compares it with systemd's own prog
 from __future__ import annotations
 
 import configparser
+import ctypes
 import fnmatch
 import re
 from collections.abc import Mapping
@@ -94,10 +95,18 @@ def sysctls(files: Mapping[str, str], kernel: Kernel) -> None:
                 continue
             table = [*(old for old in table if old[0] != entry[0]), entry]
     for name, text in table:
-        for path in fnmatch.filter(sorted(kernel), f"/proc/sys/{name}"):
-            alone = re.search(r"[*?[]", name) is None
+        alone = re.search(r"[*?[]", name) is None
+        for path in [f"/proc/sys/{name}"] if alone else globbed(kernel, f"/proc/sys/{name}"):
             if text is not None and (alone or path[10:] not in [other for other, _ in table]):
                 kernel.write(path, text)
+
+
+def globbed(kernel: Kernel, pattern: str) -> list[str]:
+    """By the C library, whose glob(3) takes braces apart first."""
+    braces = re.search(r"\{(.*)\}", pattern)
+    words = [pattern.replace(braces[0], word) for word in braces[1].split(",")] if braces else [pattern]
+    match = ctypes.CDLL(None).fnmatch
+    return [p for word in words for p in sorted(kernel) if match(word.encode(), p.encode(), 1) == 0]
 
 
 def udev(files: Mapping[str, str], kernel: Kernel) -> None:  # noqa: C901 - one rule after another

@@ -7,13 +7,15 @@ import asyncio
 import pytest
 
 from headrace.base.errors import NotReady, Refused
-from headrace.base.model import Facts
+from headrace.base.model import Facts, Vendor
+from headrace.change.persist.derived import derived
 from headrace.change.persist.line import Line
 from headrace.change.persist.options import _is_no_server, _place_problem
 from headrace.change.persist.starts import _must_be_had
 from headrace.host.facts import HostFacts
 from headrace.lab.server.next_start import _last_words
 from headrace.lab.server.option_files import Word
+from headrace.lab.server.trial_start import is_of_engine
 from tests.unit.test_boot import running
 
 
@@ -39,6 +41,10 @@ def line(option: str, value: str) -> Line:
         ("authentication_policy", "foo", "these plugins"),
         ("authentication_policy", "*:caching_sha2_password,,", ""),
         ("ssl_fips_mode", "STRICT", "shows only when it does"),
+        ("default_time_zone", "Europe/Nowhere", "shows only a start"),
+        ("default_time_zone", "+14:30", "shows only a start"),
+        ("default_time_zone", "-05:30", ""),
+        ("default_time_zone", "SYSTEM", ""),
     ],
 )
 def test_what_only_a_start_in_its_own_place_asks_for(option: str, value: str, why: str) -> None:
@@ -55,6 +61,26 @@ def test_a_relative_folder_of_files_to_load_keeps_a_server_from_starting() -> No
     assert "does not start with a relative path" in problem
     for value in ("", "NULL"):
         assert not asyncio.run(_place_problem(running((), {}), line("secure_file_priv", value)))
+
+
+@pytest.mark.parametrize("option", ["innodb_tmpdir", "general_log_file", "socket", "innodb_doublewrite_dir"])
+def test_a_folder_that_is_not_there_keeps_a_server_from_starting_or_logging(option: str) -> None:
+    assert "is not there" in asyncio.run(_place_problem(running((), {}), line(option, "no_such_folder/x")))
+
+
+def test_the_log_of_aria_is_not_moved() -> None:
+    """MariaDB 11.8 with `aria_log_dir_path = 0`: no such folder in the data directory, and no start."""
+    said = derived("aria_log_dir_path", "0", {"aria_log_dir_path": "/var/lib/mysql"}, Vendor.MARIADB, [])
+    assert "is decided when the data directory is made" in said
+
+
+def test_a_pool_too_small_for_its_pages_is_tried() -> None:
+    """A binary takes 2M; InnoDB of MariaDB 11.8 wants 6 MiB, and the server ends."""
+    pool = "innodb_buffer_pool_size"
+    assert is_of_engine(pool, "2097152")
+    assert is_of_engine(pool, "5M")
+    assert not is_of_engine(pool, "128M"), "it would take memory, and shows nothing"
+    assert not is_of_engine(pool, "nonsense")
 
 
 @pytest.mark.parametrize(

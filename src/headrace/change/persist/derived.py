@@ -30,6 +30,7 @@ _SKIPPED = re.compile(r"off|all|ddl_exist_errors|[0-9]+(\s*,\s*([0-9]+|ddl_exist
 OF_THE_DATA = frozenset(
     {
         "aria_block_size",
+        "aria_log_dir_path",
         "datadir",
         "innodb_data_file_path",
         "innodb_data_home_dir",

@@ -7,13 +7,13 @@ come TuneD and commands at boot.
 
 from __future__ import annotations
 
-import fnmatch
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from headrace.change.persist import tuned
+from headrace.change.persist.patterns import expanded, fits, is_globbed, is_pattern
 from headrace.lab.server.option_files import Copies
 
 #: Of two files with one name the first folder's counts; names are sorted over all folders.
@@ -103,11 +103,12 @@ class Write:
 
 
 def in_order(found: Copies, folders: Sequence[str], ending: str) -> list[str]:
-    """The files of such folders by their names; of one name only the first folder's."""
+    """The files of such folders by their names, without hidden ones; of one name only the first folder's."""
     by_name: dict[str, str] = {}
     for folder in folders:
         for path in found.files:
-            if str(PurePosixPath(path).parent) == folder and path.endswith(ending):
+            is_one = path.endswith(ending) and not path.startswith(f"{folder}/.")
+            if is_one and str(PurePosixPath(path).parent) == folder:
                 by_name.setdefault(PurePosixPath(path).name, path)
     return [by_name[name] for name in sorted(by_name)]
 
@@ -197,12 +198,8 @@ def sysctls(files: Mapping[str, bytes]) -> dict[str, tuple[str, str]]:
     return {
         write.key: (write.value, write.place.rpartition(":")[0])
         for write in sysctl_lines(Copies(files))
-        if write.value is not None and not _is_pattern(write.key)
+        if write.value is not None and not is_pattern(write.key)
     }
-
-
-def _is_pattern(key: str) -> bool:
-    return any(letter in key for letter in "*?[")
 
 
 def sysctl_winner(found: Copies, key: str, wanted: Wanted) -> Said | None:
@@ -213,7 +210,7 @@ def sysctl_winner(found: Copies, key: str, wanted: Wanted) -> Said | None:
     for tmpfile in tmpfile_writes(found):
         same = sysctl_value(tmpfile.value or "") == sysctl_value(wanted.value)
         is_ours = tmpfile.key == _proc(key) and same
-        if not is_ours and any(fnmatch.fnmatchcase(_proc(each), tmpfile.key) for each in keys):
+        if not is_ours and any(is_globbed(_proc(each), tmpfile.key) for each in keys):
             return tmpfile.place, tmpfile.text
     for place, text, tokens in _rules(found):
         for token in tokens:
@@ -254,8 +251,8 @@ def _about(writes: Sequence[Write], keys: Sequence[str]) -> list[Write]:
         for write in writes
         if write.key in keys
         or (
-            _is_pattern(write.key)
-            and any(fnmatch.fnmatchcase(each, write.key) and each not in named for each in keys)
+            is_pattern(write.key)
+            and any(is_globbed(_proc(each), _proc(write.key)) and each not in named for each in keys)
         )
     ]
 
@@ -299,21 +296,12 @@ def tmpfile_writes(found: Copies) -> list[Write]:
             value = words[6].strip().strip("\"'") if len(words) > 6 else ""
             items.setdefault(about, []).append(Write(about, value, f"{path}:{number}", line))
     return [
-        replace(write, key=each) for same in items.values() for write in same for each in _expanded(write.key)
+        replace(write, key=each) for same in items.values() for write in same for each in expanded(write.key)
     ]
 
 
-def _expanded(pattern: str) -> list[str]:
-    """``/sys/{a,b}/x`` as two patterns, as glob(3) takes it here."""
-    found = re.search(r"\{([^{}]*,[^{}]*)\}", pattern)
-    if found is None:
-        return [pattern]
-    head, tail = pattern[: found.start()], pattern[found.end() :]
-    return [each for word in found[1].split(",")[:100] for each in _expanded(head + word + tail)][:1000]
-
-
 def tmpfile_winner(found: Copies, wanted: Wanted) -> Said | None:
-    writes = [write for write in tmpfile_writes(found) if fnmatch.fnmatchcase(wanted.path, write.key)]
+    writes = [write for write in tmpfile_writes(found) if is_globbed(wanted.path, write.key)]
     if writes and _sys_value(writes[-1].value or "") != _sys_value(wanted.value):
         return writes[-1].place, writes[-1].text
     attribute = wanted.path.rpartition("/")[2]
@@ -377,7 +365,7 @@ def device_winner(found: Copies, ours: str, subsystem: str, device: str, wanted:
     depth = attribute.count("/") + 2
     for write in tmpfile_writes(found):
         tail = "/".join(write.key.split("/")[-depth:])
-        if fnmatch.fnmatchcase(f"{device}/{attribute}", tail) and _sys_value(write.value or "") != _sys_value(
+        if is_globbed(f"{device}/{attribute}", tail) and _sys_value(write.value or "") != _sys_value(
             wanted.value
         ):
             return write.place, write.text
@@ -408,7 +396,7 @@ def _rule_wins(
         # `[block/sda]queue/...` names the device, and `../sda/queue/...` comes back to it.
         about = re.sub(r"^(\./)+", "", re.sub(r"/(\./)+", "/", re.sub("/+", "/", about)))
         bare = re.sub(r"^(\[[^\]]*\])?/?(\.\./)*", "", about)
-        if bare == about and any(fnmatch.fnmatchcase(name, about) for name in attributes):
+        if bare == about and any(fits(name, about) for name in attributes):
             is_same = _sys_value(said) == _sys_value(value) and about == attribute
             if is_later and not is_same and _is_for(tokens, subsystem, device):
                 return True
@@ -417,9 +405,7 @@ def _rule_wins(
         ):
             # For a partition, a queue or the disk's bdi, each a device of its own.
             others = [t["value"] for t in tokens if t["key"] == "SUBSYSTEM" and t["how"] == "=="]
-            if not others or any(
-                fnmatch.fnmatchcase(o, str(p)) for o in ("block", "queues", "bdi") for p in others
-            ):
+            if not others or any(fits(o, str(p)) for o in ("block", "queues", "bdi") for p in others):
                 return True
     return False
 
@@ -433,7 +419,7 @@ def _is_for(tokens: Sequence[Mapping[str, str | None]], subsystem: str, device: 
             return False
         if not name or token["how"] not in ("==", "!="):
             continue
-        if any(fnmatch.fnmatchcase(name, each) for each in patterns) != (token["how"] == "=="):
+        if any(fits(name, each) for each in patterns) != (token["how"] == "=="):
             return False
     return True
 
@@ -469,7 +455,7 @@ def _holds(token: Mapping[str, str | None], subsystem: str, device: str) -> bool
     if value is None:
         return False
     patterns = (token["value"] or "").split("|")
-    return any(fnmatch.fnmatchcase(value, each) for each in patterns) == (token["how"] == "==")
+    return any(fits(value, each) for each in patterns) == (token["how"] == "==")
 
 
 def _sets(token: Mapping[str, str | None]) -> bool:

@@ -59,7 +59,15 @@ _OTHER_WORK = frozenset(
 _OFF = frozenset({"off", "0", "false"})
 _SWITCH = frozenset({"on", "1", "true", *_OFF})
 #: Names of files that may be relative, without which a server does not start or a replica does not.
-_RELATIVE = frozenset({"log_bin", "log_bin_index", "log_error", "pid_file", "relay_log", "relay_log_index"})
+_RELATIVE = frozenset(
+    {
+        "general_log_file", "log_basename", "log_bin", "log_bin_index", "log_error", "log_slow_query_file",
+        "log_tc", "master_info_file", "pid_file", "relay_log", "relay_log_index", "relay_log_info_file",
+        "slow_query_log_file", "socket",
+    }
+)  # fmt: skip
+#: Options that name a folder.
+_IS_FOLDER = re.compile(r".*dir|secure_file_priv|.*(_dir|ca|crl)_?path|.*_directory")
 #: Options that SET PERSIST may keep encrypted.
 _SECRET = re.compile(r"pass|pwd|secret|token|key|credential|auth")
 #: What says which files a start reads, in which groups.
@@ -513,12 +521,12 @@ async def _place_problem(start: NextStart, line: Line) -> str:
     place = line.wanted
     if line.option == "secure_file_priv" and place not in ("", "NULL") and not place.startswith("/"):
         return "a server does not start with a relative path that is not in the folder where it is started"
-    if place and (line.option.endswith("dir") or (line.option in _RELATIVE and "/" in place)):
+    is_folder = _IS_FOLDER.fullmatch(line.option) is not None
+    if place and ((is_folder and place != "NULL") or (line.option in _RELATIVE and "/" in place)):
         # A relative one begins in the data directory.
         place = posixpath.join(start.now.values.get("datadir", "/"), place)
     if not place.startswith("/"):
         return ""
-    is_folder = line.option.endswith("dir") or line.option == "secure_file_priv"
     folder = place if is_folder else posixpath.dirname(place)
     process = start.process
     test = [

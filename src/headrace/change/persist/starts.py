@@ -56,6 +56,8 @@ _PORTS = frozenset({"port", "extra_port", "admin_port", "mysqlx_port"})
 _FIRST_FREE_PORT = 1024
 _ADDRESSES = frozenset({"bind_address", "admin_address", "mysqlx_bind_address"})
 _ANYWHERE = frozenset({"*", "0.0.0.0", "::", "127.0.0.1", "::1", "localhost"})
+#: Time zones that every server has; of the others its tables must tell, which a start reads.
+_ZONES = re.compile(r"system|\+(0?\d|1[0-2]):[0-5]\d|\+13:00|-(0?\d|1[0-2]):[0-5]\d")
 #: Files and ciphers of TLS.
 _IS_SECURE = re.compile(
     r"(admin_)?(ssl_(ca|capath|cert|key|cipher|crl|crlpath)|tls_ciphersuites)|ssl_fips_mode"
@@ -172,6 +174,16 @@ async def _must_be_had(start: NextStart, line: Line, facts: HostFacts) -> None:
             "whether the server has a keyring before its engine opens shows only a start: it ends without one",
             place=line.name,
             hint="ALTER INSTANCE ROTATE INNODB MASTER KEY shows whether it has one now",
+        )
+    elif (
+        line.option == "default_time_zone"
+        and not _ZONES.fullmatch(wanted)
+        and wanted != (facts.variable(line.variable) or "").lower()
+    ):
+        raise NotReady(
+            "whether the server's tables have this time zone shows only a start: it ends without it",
+            place=line.name,
+            hint="apply it without --persist first: a server that has taken it has it",
         )
     elif line.option == "authentication_policy" and not _FACTORS.fullmatch(wanted):
         raise NotReady(

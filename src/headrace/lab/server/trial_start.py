@@ -57,6 +57,9 @@ _LEFT_OUT = frozenset(
 _NEEDS_KEYS = re.compile(r"innodb_(default_)?(encrypt|redo_log_encrypt|undo_log_encrypt)|aria_encrypt")
 #: Where the binary finds its own files. Not its plugins: one could reach out, and none is needed.
 _PLACES = frozenset({"basedir", "character_sets_dir", "lc_messages_dir"})
+#: A pool is tried where it is smaller than the trial's own: one may be too small for its pages.
+_POOL = "innodb_buffer_pool_size"
+_LEAST_POOL = 16 << 20
 _SMALL = {
     Vendor.MARIADB: (
         "innodb_buffer_pool_size=16M",
@@ -203,7 +206,13 @@ def is_of_engine(option: str, value: str | None) -> bool:
     Never one that names a place: the running server's own files may be there.
     """
     is_engine = option.startswith(("innodb_", "aria_")) and _is_plain(value or "")
-    return is_engine and option not in _LEFT_OUT and _NEEDS_KEYS.match(option) is None
+    return is_engine and not _is_left_out(option, value) and _NEEDS_KEYS.match(option) is None
+
+
+def _is_left_out(option: str, value: str | None) -> bool:
+    if option == _POOL and (found := re.fullmatch(r"(\d+)([kmgt]?)", (value or "").strip().lower())):
+        return int(found[1]) * _UNITS[found[2]] >= _LEAST_POOL
+    return option in _LEFT_OUT
 
 
 def _is_plain(value: str) -> bool:
@@ -254,7 +263,7 @@ def _lines(start: NextStart, words: Sequence[Word], is_tried: Callable[[str, str
         if option in _MOST_REDO and not is_mariadb:
             lines += _capped(option, value or "")
         elif option in _PLACES or (
-            option not in _LEFT_OUT and _is_plain(value or "") and is_tried(option, value)
+            not _is_left_out(option, value) and _is_plain(value or "") and is_tried(option, value)
         ):
             lines.append(word.text if word.line else f"{word.option} = {quoted(value or '')}")
     return lines
