@@ -114,7 +114,8 @@ def udev(files: Mapping[str, str], kernel: Kernel) -> None:  # noqa: C901 - one 
         (path, rule)
         for path in conf_files(files, "udev/rules.d", ".rules")
         for rule in files[path].replace("\\\n", " ").splitlines()
-        if not rule.startswith("#")
+        # Of a line with a comment at its end udev reads nothing.
+        if not rule.startswith("#") and " #" not in rule
     ]
     for subsystem, name, folder in DEVICES:
         runs = []

@@ -57,6 +57,8 @@ CELLS: list[tuple[str, dict[str, str], bool]] = [
     ("requests", {LATER: 'ACTION!="add|change", GOTO="end"\nATTR{queue/nr_requests}="8"\nLABEL="end"'}, False),
     ("requests", {LATER: 'KERNEL=="sda", GOTO="out"\nATTR{queue/nr_requests}="8"\nLABEL="end"'}, False),
     ("requests", {LATER: 'GOTO="a"\nATTR{queue/nr_requests}="8"\nLABEL="a"\nATTR{queue/nr_requests}="9"'}, False),
+    ("requests", {LATER: 'GOTO="a"\nATTR{queue/nr_requests}="8"\nLABEL="a" # c'}, False),
+    ("requests", {LATER: 'GOTO="a" # c\nATTR{queue/nr_requests}="8"\nLABEL="a"'}, False),
     ("requests", {EARLIER: 'ATTR{./queue/nr_requests}="8"'}, True),
     ("requests", {LATER: 'ATTR{./queue/./nr_requests}="8"'}, False),
     ("scheduler", {**ACTIVE, DB: "[disk]\ndevices=sdb\nelevator=kyber\n"}, True),

@@ -66,6 +66,7 @@ def test_what_lasts_is_in_files_of_our_own() -> None:
     etc = {
         persist.SYSCTL: f"{HEADER}# comment\nvm.swappiness = 60\nvm.overcommit_memory = 2\n",
         "/etc/tuned/active_profile": "throughput-performance\n",
+        "/usr/lib/tuned/throughput-performance/tuned.conf": "",
     }
     settings = [
         lasting("host.vm.swappiness", "1"),

@@ -68,6 +68,29 @@ def test_a_folder_that_is_not_there_keeps_a_server_from_starting_or_logging(opti
     assert "is not there" in asyncio.run(_place_problem(running((), {}), line(option, "no_such_folder/x")))
 
 
+@pytest.mark.parametrize("option", ["init_file", "ft_stopword_file"])
+def test_a_file_that_a_start_reads_must_be_there(option: str) -> None:
+    """MySQL 9.7 does not start without its init_file."""
+    assert "cannot read" in asyncio.run(_place_problem(running((), {}), line(option, "no_such_file")))
+    assert not asyncio.run(_place_problem(running((), {}), line(option, "/etc/passwd")))
+    assert not asyncio.run(_place_problem(running((), {}), line(option, "")))
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "why"),
+    [
+        ("log_error", "site", "the ending .err"),
+        ("log_error", "/a.b/site", "the ending .err"),
+        ("log_error", "site.log", ""),
+        ("innodb_adaptive_hash_index_cells", "16381", "a prime"),
+    ],
+)
+def test_what_a_start_of_mariadb_makes_of_it(option: str, value: str, why: str) -> None:
+    said = derived(option, value, {}, Vendor.MARIADB, [])
+    assert why in said
+    assert bool(said) == bool(why)
+
+
 def test_the_log_of_aria_is_not_moved() -> None:
     """MariaDB 11.8 with `aria_log_dir_path = 0`: no such folder in the data directory, and no start."""
     said = derived("aria_log_dir_path", "0", {"aria_log_dir_path": "/var/lib/mysql"}, Vendor.MARIADB, [])

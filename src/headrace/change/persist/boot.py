@@ -31,7 +31,7 @@ from headrace.change.persist.last_word import (
     tuned_sysctl_winner,
     tuned_winner,
 )
-from headrace.change.persist.tuned import ACTIVE, MAIN, OURS, must_be_known
+from headrace.change.persist.tuned import ACTIVE, MAIN, OURS, lacking, must_be_known, unsure
 from headrace.change.persist.tuned import FOLDERS as TUNED_FOLDERS
 from headrace.host.facts import HostFacts
 from headrace.host.target import Target
@@ -249,7 +249,15 @@ def _winner(found: Copies, path: str, key: str, line: _Line) -> Said | None:
         return device_winner(found, UDEV, line.subsystem, line.device, wanted)
     # What TuneD loads after all of its profiles still comes after ours.
     loaded_later = [name for name in _text(found, ACTIVE[1]).split() if name != TUNED]
+    if missing := lacking(found, [TUNED, *loaded_later]):
+        raise NotReady(
+            f"no profile {missing[0]} is there, which the active one includes: TuneD would load none at all",
+            place=path,
+            hint="tuned-adm profile NAME, with one that is there",
+        )
     if said := tuned_winner(found, wanted, [TUNED, *loaded_later]):
+        return said
+    if said := unsure(found, [TUNED, *loaded_later], wanted.path):
         return said
     if not wanted.path.startswith("/proc/sys/"):
         return None

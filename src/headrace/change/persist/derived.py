@@ -72,6 +72,10 @@ def _of_texts(variable: str, wanted: str, values: Mapping[str, str]) -> str:
     """Of what a start takes no notice."""
     if variable == "log_bin_index" and values.get("log_bin", "") in ("", "0", "OFF"):
         return "does nothing while the binary log is off"
+    if variable == "log_error" and wanted and "." not in wanted.rpartition("/")[2]:
+        return "a start gives it the ending .err"
+    if variable == "innodb_adaptive_hash_index_cells":
+        return "is a number that the start makes of the pool's size, or rounds up to a prime"
     if variable.endswith("_skip_errors") and not _SKIPPED.fullmatch(wanted.lower()):
         return "names no number of an error: the start takes no notice of it"
     if variable.startswith("performance_schema_") and wanted == "-1":

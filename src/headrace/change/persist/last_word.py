@@ -73,6 +73,7 @@ _ALSO = {"queue/read_ahead_kb": "bdi/read_ahead_kb"}
 _TOKEN = re.compile(
     r'(?P<key>[A-Z_]+)(?:\{(?P<about>[^}]*)\})?\s*(?P<how>==|!=|\+=|-=|:=|=)\s*[ei]?"(?P<value>(?:[^"\\]|\\.)*)"'
 )
+_RULE = re.compile(rf"[\s,]*(?:{re.sub('[?]P<[a-z]+>', '?:', _TOKEN.pattern)}[\s,]*)*")
 #: What a command calls an attribute besides its file's name.
 _TOOLS = {
     "read_ahead_kb": r"\bblockdev\b.*--setra|\bread_ahead_sect\b|\bhdparm\b.*\s-a\s*\d",
@@ -224,24 +225,38 @@ def sysctl_winner(found: Copies, key: str, wanted: Wanted) -> Said | None:
 def _after_tuned(found: Copies, key: str, keys: Sequence[str], wanted: Wanted) -> Said | None:
     active = tuned.active_profiles(found)
     words = list(tuned.of_path(found, active, [_proc(each) for each in keys]))
-    writes = [Write(_key(word.path), word.value, word.place, word.text) for word in words]
-    has_sysctls = any(word.kind == "sysctl" for word in tuned.words(found, active))
-    if not has_sysctls or not tuned.reapplies(found):
-        return _differs(writes, key, wanted.value)
+    has_sysctls = any(unit.kind == "sysctl" for unit in tuned.in_turn(found, active))
+    again = _about(_again(found), keys) if has_sysctls else []
+    if not again:
+        return _of_profile(words, key, wanted.value)
     # What another unit than that of sysctls sets may come after the files.
-    other = [write for write, word in zip(writes, words, strict=True) if word.kind != "sysctl"]
-    return _differs(_about(_again(found), keys), key, wanted.value) or _differs(other, key, wanted.value)
+    other = [word for word in words if word.kind != "sysctl"]
+    return _differs_again(again, key, wanted.value) or _of_profile(other, key, wanted.value)
+
+
+def _of_profile(words: Sequence[tuned.Word], key: str, value: str) -> Said | None:
+    writes = [Write(_key(word.path), word.value, word.place, word.text) for word in tuned.may_be_last(words)]
+    return next((said for write in writes if (said := _differs([write], key, value))), None)
+
+
+def _differs_again(writes: Sequence[Write], key: str, value: str) -> Said | None:
+    """As one TuneD writes each line in turn, and as a later one writes each key once, at its first place."""
+    return _differs(writes, key, value) or _differs([*{w.key: w for w in writes}.values()], key, value)
 
 
 def tuned_sysctl_winner(found: Copies, key: str, wanted: Wanted) -> Said | None:
     """The system's file that TuneD lets win over our profile."""
     keys = [each for each in (key, PARTNER.get(key)) if each]
-    return _differs(_about(_again(found), keys), key, wanted.value) if tuned.reapplies(found) else None
+    return _differs_again(_about(_again(found), keys), key, wanted.value)
 
 
 def _again(found: Copies) -> list[Write]:
+    """What TuneD sets again from the system's files."""
+    if not tuned.reapplies(found):
+        return []
     paths = [*in_order(found, _TUNED_SYSCTLS, ".conf"), SYSCTL_CONF]
-    return [write for path in paths for write in _sysctl_lines(found, path) if write.value is not None]
+    writes = [write for path in paths for write in _sysctl_lines(found, path) if write.value is not None]
+    return [write for write in writes if not tuned.is_left_to_profile(found, write.key)]
 
 
 def _about(writes: Sequence[Write], keys: Sequence[str]) -> list[Write]:
@@ -318,10 +333,11 @@ def tuned_winner(found: Copies, wanted: Wanted, profiles: Sequence[str] | None =
     """What a profile makes of a path instead, by itself or by what resets it."""
     names = tuned.active_profiles(found) if profiles is None else profiles
     words = list(tuned.of_path(found, names, [wanted.path, *resetting(wanted.path)]))
-    same = bool(words) and _same_value(wanted.path, words[-1].value, wanted.value)
-    if not words or (same and tuned.concerns(words[-1], wanted.path)):
-        return _script(found, names, wanted)
-    return words[-1].place, words[-1].text
+    for word in tuned.may_be_last(words):
+        same = _same_value(wanted.path, word.value, wanted.value)
+        if not (same and tuned.concerns(word, wanted.path)):
+            return word.place, word.text
+    return _script(found, names, wanted)
 
 
 def _same_value(path: str, one: str, other: str) -> bool:
@@ -427,7 +443,12 @@ def _is_for(tokens: Sequence[Mapping[str, str | None]], subsystem: str, device: 
 def _reached(
     rules: Sequence[tuple[str, str, list[Mapping[str, str | None]]]], subsystem: str, device: str
 ) -> Iterator[tuple[str, str, list[Mapping[str, str | None]]]]:
-    """The rules of a file without those that a GOTO leaves out for this device."""
+    """The rules of a file without those that a GOTO leaves out for this device.
+
+    Of a line with anything else in it, as a comment at its end, udev reads nothing: here its settings may count,
+    and no GOTO or LABEL.
+    """
+    rules = [rule if _RULE.fullmatch(rule[1]) else (*rule[:2], _settings(rule[2])) for rule in rules]
     until: str | None = None
     for number, rule in enumerate(rules):
         tokens = rule[2]
@@ -442,6 +463,10 @@ def _reached(
         is_there = any(t["key"] == "LABEL" and t["value"] == target for each in later for t in each[2])
         if target is not None and is_there and all(_holds(t, subsystem, device) for t in tokens):
             until = target
+
+
+def _settings(tokens: Sequence[Mapping[str, str | None]]) -> list[Mapping[str, str | None]]:
+    return [token for token in tokens if token["key"] not in ("GOTO", "LABEL")]
 
 
 def _holds(token: Mapping[str, str | None], subsystem: str, device: str) -> bool:

@@ -66,6 +66,8 @@ _RELATIVE = frozenset(
         "slow_query_log_file", "socket",
     }
 )  # fmt: skip
+#: Files that a start reads, and without which one does not start or does something else.
+_READ = frozenset({"des_key_file", "ft_stopword_file", "init_file"})
 #: Options that name a folder.
 _IS_FOLDER = re.compile(r".*dir|secure_file_priv|.*(_dir|ca|crl)_?path|.*_directory")
 #: Options that SET PERSIST may keep encrypted.
@@ -525,16 +527,19 @@ async def _place_problem(start: NextStart, line: Line) -> str:
     if place and ((is_folder and place != "NULL") or (line.option in _RELATIVE and "/" in place)):
         # A relative one begins in the data directory.
         place = posixpath.join(start.now.values.get("datadir", "/"), place)
+    if place and line.option in _READ:
+        place = posixpath.join(start.now.values.get("datadir", "/"), place)
+        is_there = await _as_server(start, '[ -f "$0" ] && [ -r "$0" ]', place)
+        return "" if is_there else f"the server's user cannot read {place}, or it is not there"
     if not place.startswith("/"):
         return ""
     folder = place if is_folder else posixpath.dirname(place)
-    process = start.process
-    test = [
-        *process.as_server(is_root=start.target.is_root),
-        "sh",
-        "-c",
-        '[ -d "$0" ] && [ -w "$0" ]',
-        folder,
-    ]
-    answer = await start.target.run(test, check=False, repeatable=True)
-    return "" if answer.exit_code == 0 else f"the server's user cannot write in {folder}, or it is not there"
+    if await _as_server(start, '[ -d "$0" ] && [ -w "$0" ]', folder):
+        return ""
+    return f"the server's user cannot write in {folder}, or it is not there"
+
+
+async def _as_server(start: NextStart, test: str, place: str) -> bool:
+    """Whether a test of sh holds for a path, as the server's user sees it."""
+    ask = [*start.process.as_server(is_root=start.target.is_root), "sh", "-c", test, place]
+    return (await start.target.run(ask, check=False, repeatable=True)).exit_code == 0
