@@ -42,6 +42,8 @@ def line(option: str, value: str) -> Line:
         ("authentication_policy", "*:caching_sha2_password,,", ""),
         ("ssl_fips_mode", "STRICT", "shows only when it does"),
         ("default_time_zone", "Europe/Nowhere", "shows only a start"),
+        ("character_set_filesystem", "x", "shows only a start"),
+        ("character_set_filesystem", "binary", ""),
         ("default_time_zone", "+14:30", "shows only a start"),
         ("default_time_zone", "-05:30", ""),
         ("default_time_zone", "SYSTEM", ""),

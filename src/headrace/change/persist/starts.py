@@ -56,8 +56,11 @@ _PORTS = frozenset({"port", "extra_port", "admin_port", "mysqlx_port"})
 _FIRST_FREE_PORT = 1024
 _ADDRESSES = frozenset({"bind_address", "admin_address", "mysqlx_bind_address"})
 _ANYWHERE = frozenset({"*", "0.0.0.0", "::", "127.0.0.1", "::1", "localhost"})
-#: Time zones that every server has; of the others its tables must tell, which a start reads.
-_ZONES = re.compile(r"system|\+(0?\d|1[0-2]):[0-5]\d|\+13:00|-(0?\d|1[0-2]):[0-5]\d")
+#: Values that every server has; of other time zones its tables must tell, which a start reads.
+_KNOWN = {
+    "character_set_filesystem": re.compile("binary|latin1|utf8(mb[34])?"),
+    "default_time_zone": re.compile(r"system|\+(0?\d|1[0-2]):[0-5]\d|\+13:00|-(0?\d|1[0-2]):[0-5]\d"),
+}
 #: Files and ciphers of TLS.
 _IS_SECURE = re.compile(
     r"(admin_)?(ssl_(ca|capath|cert|key|cipher|crl|crlpath)|tls_ciphersuites)|ssl_fips_mode"
@@ -176,12 +179,12 @@ async def _must_be_had(start: NextStart, line: Line, facts: HostFacts) -> None:
             hint="ALTER INSTANCE ROTATE INNODB MASTER KEY shows whether it has one now",
         )
     elif (
-        line.option == "default_time_zone"
-        and not _ZONES.fullmatch(wanted)
+        (known := _KNOWN.get(line.option)) is not None
+        and not known.fullmatch(wanted)
         and wanted != (facts.variable(line.variable) or "").lower()
     ):
         raise NotReady(
-            "whether the server's tables have this time zone shows only a start: it ends without it",
+            f"whether the server has this {line.option} shows only a start: it ends without it",
             place=line.name,
             hint="apply it without --persist first: a server that has taken it has it",
         )

@@ -271,14 +271,20 @@ def _on_this_server(hit: Match, evidence: Evidence) -> Match:
     server = (evidence.vendor, evidence.version)
     found = managed_by(evidence.facts.variables, evidence.facts.server_asked)
     provider = found.provider if found is not None else None
-    remedies = [replace(each, server=server) for each in hit.remedies]
-    return replace(hit, remedies=tuple(replace(each, way=_way(each, provider)) for each in remedies))
+    return replace(
+        hit,
+        remedies=tuple(
+            replace(each, server=server, way=_way(each, provider, *server)) for each in hit.remedies
+        ),
+    )
 
 
-def _way(remedy: Remedy, provider: Provider | None) -> str:
+def _way(remedy: Remedy, provider: Provider | None, vendor: Vendor, version: str) -> str:
     """How a provider lets these settings be changed; empty without one."""
     variables = {
-        find(name).variable_on(*remedy.server): value_text(value)
+        find(name).variable_on(vendor, version): ",".join(value)
+        if isinstance(value, list)
+        else value_text(value)
         for name, value in remedy.settings.items()
         if name.startswith("server.")
     }
