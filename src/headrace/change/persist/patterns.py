@@ -37,14 +37,14 @@ def expanded(pattern: str) -> list[str]:
     waiting, done = [pattern], []
     while waiting:
         each = waiting.pop()
-        found = re.search(r"(?<!\\)\{([^{}]*)\}", each)
-        if found is None:
+        braces = re.search(r"(?<!\\)\{([^{}]*)\}", each)
+        if braces is None:
             done.append(each)
             continue
-        words = found[1].split(",")
+        words = braces[1].split(",")
         if len(waiting) + len(done) + len(words) > _MOST:
             words = ["*"]
-        waiting += [each[: found.start()] + word + each[found.end() :] for word in words]
+        waiting += [each[: braces.start()] + word + each[braces.end() :] for word in words]
     return done
 
 
@@ -58,8 +58,8 @@ def _regex(pattern: str, one: str) -> re.Pattern[str]:
             parts += f"{one}*"
         elif letter == "?":
             parts += one
-        elif letter == "[" and (found := _bracket(pattern, at)) is not None:
-            group, at = found
+        elif letter == "[" and (bracket := _bracket(pattern, at)) is not None:
+            group, at = bracket
             parts += f"(?={one}){group}"
         elif letter == "\\" and at < len(pattern):
             parts += re.escape(pattern[at])

@@ -136,21 +136,21 @@ def words(found: Copies, profiles: Sequence[str]) -> list[Word]:
     return [word for unit in in_turn(found, profiles) for word in unit.words()]
 
 
-def in_turn(found: Copies, profiles: Sequence[str]) -> list[Unit]:
+def in_turn(copies: Copies, profiles: Sequence[str]) -> list[Unit]:
     """The units of these profiles that are enabled, as they are applied."""
-    return [unit for unit in _all_units(found, profiles) if unit.enabled]
+    return [unit for unit in _all_units(copies, profiles) if unit.enabled]
 
 
-def _all_units(found: Copies, profiles: Sequence[str]) -> list[Unit]:
+def _all_units(copies: Copies, profiles: Sequence[str]) -> list[Unit]:
     units: dict[str, Unit] = {}
-    _load(found, profiles, units, [], [])
+    _load(copies, profiles, units, [], [])
     return sorted(units.values(), key=lambda unit: unit.priority)
 
 
-def lacking(found: Copies, profiles: Sequence[str]) -> list[str]:
+def lacking(copies: Copies, profiles: Sequence[str]) -> list[str]:
     """Profiles that these include and that are not there: TuneD then loads none at all."""
     missing: list[str] = []
-    _load(found, profiles, {}, [], missing)
+    _load(copies, profiles, {}, [], missing)
     return missing
 
 
@@ -236,14 +236,17 @@ def _parsed(found: Copies, file: str) -> tuple[str, dict[str, Unit]]:
 def _numbered(text: str) -> dict[tuple[str, str], tuple[int, str]]:
     """Section and name -> number and text of the last such line."""
     section = ""
-    found = {}
+    numbered = {}
     for number, line in enumerate(text.split("\n"), 1):
         bare = line.strip()
         if bare.startswith("["):
             section = bare[1:].partition("]")[0]
         else:
-            found[section, bare.partition("=")[0].strip()] = (number, re.sub(r"(^|\s)#.*", "", bare).strip())
-    return found
+            numbered[section, bare.partition("=")[0].strip()] = (
+                number,
+                re.sub(r"(^|\s)#.*", "", bare).strip(),
+            )
+    return numbered
 
 
 def _unit(file: str, section: str, lines: Sequence[tuple[int, str, str, str]]) -> Unit:
@@ -295,12 +298,12 @@ def of_path(found: Copies, profiles: Sequence[str], paths: Sequence[str]) -> Ite
             (taken if unit.is_sure else doubtful).add(unit.kind)
 
 
-def unsure(found: Copies, profiles: Sequence[str], path: str) -> tuple[str, str] | None:
+def unsure(copies: Copies, profiles: Sequence[str], path: str) -> tuple[str, str] | None:
     """Place and text of what lets TuneD skip the only unit that sets this."""
-    for unit in in_turn(found, profiles):
+    for unit in in_turn(copies, profiles):
         if any(word.is_sure and concerns(word, path) for word in unit.words()):
             return None
-    for unit in _all_units(found, profiles):
+    for unit in _all_units(copies, profiles):
         names = _CONDITIONS if unit.enabled else ("enabled",)
         condition = next((unit.options[each] for each in names if each in unit.options), None)
         if condition and any(concerns(word, path) for word in unit.words()):
@@ -313,9 +316,9 @@ def may_be_last(words: Sequence[Word]) -> Sequence[Word]:
     return words[max((at for at, word in enumerate(words) if word.is_sure), default=0) :]
 
 
-def is_left_to_profile(found: Copies, sysctl: str) -> bool:
+def is_left_to_profile(copies: Copies, sysctl: str) -> bool:
     """Whether the system's files do not count again for this one (``reapply_sysctl_exclude``)."""
-    listed = re.search(r"^\s*reapply_sysctl_exclude\s*=(.*)$", _text(found, MAIN), re.MULTILINE)
+    listed = re.search(r"^\s*reapply_sysctl_exclude\s*=(.*)$", _text(copies, MAIN), re.MULTILINE)
     patterns = re.split("[,;]", re.sub(r"\s#.*", "", listed[1])) if listed else []
     return any(fnmatch.fnmatchcase(sysctl, each.strip()) for each in patterns)
 
