@@ -78,7 +78,7 @@ ELSEWHERE = {
     "texts as the kernel's files have them": ("facts",),
 }
 #: Texts that are a version, an id or a statement's own value and look like a number.
-TEXTS = ("version", "detail", ".id:", ".class:", "agent_version")
+TEXTS = ("version", "detail", ".id:", ".class:", ".kernel:", "agent_version")
 
 
 @pytest.fixture(scope="module")

@@ -24,6 +24,7 @@ BY_THEMSELVES = {
     "agents",
     "advice",
     "planted",
+    "propose",
     "boot_loaders",
     "serve_killed",
     "disturbed",

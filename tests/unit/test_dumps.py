@@ -286,10 +286,12 @@ def put(folder: Path, *names: str) -> Path:
 
 
 def test_a_directory_of_pt_stalk_is_a_hunt(tmp_path: Path) -> None:
+    (tmp_path / "stalk").mkdir()
     with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(
-            tmp_path, [each for each in archive if each.name.startswith("stalk")], filter="data"
-        )
+        for each in archive:
+            # Not extractall: Debian 12's Python knows no filter.
+            if each.name.startswith("stalk") and (file := archive.extractfile(each)):
+                (tmp_path / each.name).write_bytes(file.read())
     found = hunts.examine(hunts.saved(tmp_path / "stalk"))
     assert found.verdict.limiting is not None
     assert found.verdict.limiting.name == "cpu"
