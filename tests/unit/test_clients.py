@@ -113,7 +113,10 @@ def test_what_a_csv_has_that_is_left_out_is_said(archive: Archive, tmp_path: Pat
     with path.open("a") as file:
         file.write(f"{T0 + 30},60,db1,a,1,5\n{T0},60,db9,a,1,5\n{T0},60,db1,a,-1,5\nnever,60,db1,a,1,5\n")
         file.write(f"{T0 - 7200},60,db1,a,1,55\n{T0},60,db1,a\n")
+        file.write(f"{T0 + 8000},60,db1,a,1,5\n")
     said = collected(found, 2)
+    assert said.count("1 line left out") == 3
+    assert "2 lines for other reasons" in said
     for word in (
         "not within one minute",
         "no host of this fleet: db9",
@@ -177,6 +180,9 @@ def test_timers_of_statsd_have_their_host_and_class(archive: Archive) -> None:
     assert (name, count) == ("buy", 11)
     assert low <= 2e6 <= high
     assert timers.notes() == ["2 lines left out: no time in ms"]
+    # The clock was set back: that minute comes a second time.
+    timers.line("app.db1.sql.buy.x:2|ms", T0)
+    assert [at for _, at in timers.take(T0 + 120)] == [T0 + 60]
 
 
 async def test_timers_come_over_udp_and_a_port_that_is_taken_is_said(archive: Archive) -> None:

@@ -53,6 +53,8 @@ GRACE_S = 10.0
 ROLLED_UP_S = 60.0
 #: Minutes that a source may be behind, and bytes of its file that are read at a time.
 MOST_BEHIND, MOST_BYTES = 30, 16 << 20
+#: Hosts and minutes of a source that wait: anybody may send to a port, and write any time into a file.
+MOST_WAITING = 10_000
 #: Names that are said.
 MOST_SAID = 3
 #: Columns of a source that tells a CSV from its first line.
@@ -225,9 +227,10 @@ class Reader:
 
     def notes(self) -> list[str]:
         """What could not be read since the last minute."""
-        found = [
-            f"{counted(count, 'line')} left out: {why}" for why, count in self.wrong.most_common(MOST_SAID)
-        ]
+        most = self.wrong.most_common(MOST_SAID)
+        found = [f"{counted(count, 'line')} left out: {why}" for why, count in most]
+        if others := self.wrong.total() - sum(count for _, count in most):
+            found.append(f"{counted(others, 'line')} for other reasons")
         self.wrong.clear()
         return found
 
@@ -305,7 +308,7 @@ class Csv(Reader):
 
     def take(self, until_s: int) -> _Calls:
         for line in self._lines():
-            self._line(line)
+            self._line(line, until_s)
         ready = {key: calls for key, calls in self._waiting.items() if key[1] + MINUTE_S <= until_s}
         for key in ready:
             del self._waiting[key]
@@ -350,7 +353,7 @@ class Csv(Reader):
             return True
         return False
 
-    def _line(self, line: str) -> None:
+    def _line(self, line: str, until_s: int) -> None:
         if not line or self._take_header(line):
             return
         if not self._header:
@@ -366,6 +369,9 @@ class Csv(Reader):
         minute = int(start // MINUTE_S) * MINUTE_S
         if end > minute + MINUTE_S + 1e-6:
             self.wrong["its stretch is not within one minute"] += 1
+            return
+        if minute > until_s + HOUR_S or len(self._waiting) >= MOST_WAITING:
+            self.wrong["its time is yet to come"] += 1
             return
         own = self._waiting.setdefault((self.host(host), minute), {})
         if count:
@@ -419,7 +425,11 @@ class Statsd(Reader, asyncio.DatagramProtocol):
         if not (0 <= took_ns < 2**62 and 0 < rate <= 1):
             self.wrong["no time in ms"] += 1
             return
-        own = self._calls.setdefault((self.host(match["host"]), minute), {})
+        key = (self.host(match["host"])[:MOST_NAME], minute)
+        if key not in self._calls and len(self._calls) >= MOST_WAITING:
+            self.wrong["too many hosts"] += 1
+            return
+        own = self._calls.setdefault(key, {})
         if len(own) < MOST_BUCKETS:
             _add(own, (match.groupdict().get("class") or "", int(bucket_of(int(took_ns)))), 1 / rate)
 
@@ -427,8 +437,10 @@ class Statsd(Reader, asyncio.DatagramProtocol):
         # The list is one step of the loop's thread, which adds to it meanwhile.
         ready = [key for key in list(self._calls) if key[1] + MINUTE_S <= until_s]
         found = {key: self._calls.pop(key) for key in ready}
-        # The minute in which it began to listen is not a whole one.
-        return {key: calls for key, calls in found.items() if key[1] >= self._since_s}
+        # The minute in which it began to listen is not a whole one, nor is one that comes again because the clock
+        # was set back.
+        since_s, self._since_s = self._since_s, max(self._since_s, float(until_s))
+        return {key: calls for key, calls in found.items() if key[1] >= since_s}
 
 
 def _shape(pattern: str) -> re.Pattern[str]:
