@@ -113,7 +113,7 @@ def test_what_a_csv_has_that_is_left_out_is_said(archive: Archive, tmp_path: Pat
     with path.open("a") as file:
         file.write(f"{T0 + 30},60,db1,a,1,5\n{T0},60,db9,a,1,5\n{T0},60,db1,a,-1,5\nnever,60,db1,a,1,5\n")
         file.write(f"{T0 - 7200},60,db1,a,1,55\n{T0},60,db1,a\n")
-        file.write(f"{T0 + 8000},60,db1,a,1,5\n")
+        file.write(f"{T0 + 12000},60,db1,a,1,5\n")
     said = collected(found, 2)
     assert said.count("1 line left out") == 3
     assert "2 lines for other reasons" in said
