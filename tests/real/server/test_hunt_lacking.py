@@ -58,7 +58,8 @@ def test_the_hunt_names_the_index_and_prove_takes_the_finding(server: Server, tm
             said = " ".join(finding["remedies"][0]["steps"])
             assert f"Candidate: an index on {PLACE}, to find rows by customer" in said
             assert f"`headrace prove 'index:{PLACE}' --live`" in said
-            assert finding["next"] == f"headrace prove 'index:{PLACE}' --live"
+            login = f"--mysql-socket {server.socket} --mysql-user root"
+            assert finding["next"] == f"headrace prove 'index:{PLACE}' --live {login}"
         words = ("--live", "--duration", "2s", "--warmup", "200ms", "--blocks", "4")
         proof = headrace(server, tmp_path, "prove", found[0]["id"], *words)
     assert f"{found[0]['id']} lacks an index on {PLACE}: that is tested" in proof.stderr
