@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import shutil
 import ssl
 import subprocess
 import sys
 import threading
-import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
