@@ -425,3 +425,43 @@ def test_more_blocks_are_not_asked_for_where_no_plan_can_tell(tmp_path: Path) ->
     text = analyse_experiment(make(tmp_path / "x", shape)).headline
     assert "no plan of this size" in text
     assert "vary too much: use a quieter machine." in text
+
+
+def test_of_a_load_with_a_rate_of_its_own_times_are_the_answer(tmp_path: Path) -> None:
+    """All keep up, so throughput is the same by design. Whoever does not keep up is told of by throughput."""
+    folder = make(tmp_path / "x", SMALL)
+    analysis = analyse_experiment(folder)
+
+    def said(throughput: Verdict = Verdict.EQUIVALENT, **times: Verdict) -> str:
+        verdicts = {"throughput": throughput, **times}
+        effects = tuple(
+            replace(each, ratio=Interval(0.5, 0.4, 0.6), verdict=verdicts[each.response])
+            for each in analysis.effects
+            if each.response in verdicts
+        )
+        design = folder.design
+        text = headline.of_experiment(
+            replace(analysis, effects=effects, studies=()),
+            design.by_name,
+            design.baselines,
+            done=9,
+            planned=9,
+            failed={},
+            is_open_loop=True,
+        )
+        return text.partition(" Ratios account")[0]
+
+    better, unknown = Verdict.BETTER, Verdict.NOT_ENOUGH_DATA
+    assert said(p50=better, p99=unknown) == (
+        "KERNEL answers sooner than STOCK: p50 0.50x (0.40 to 0.60); not enough data for p99. Intervals hold at "
+        "95% for each percentile. All keep up with the load's own rate, so throughput tells nothing."
+    )
+    assert said(p50=better, p99=Verdict.WORSE).startswith(
+        "KERNEL answers sooner than STOCK: p50 0.50x (0.40 to 0.60); but later: p99 0.50x."
+    )
+    assert said(p50=unknown, p99=unknown).startswith(
+        "No treatment is proven to answer sooner than STOCK (p99: 2 not enough data"
+    )
+    assert "answers sooner" not in said(better, p50=better)
+    assert "answers sooner" not in said(Verdict.WORSE, p50=better)
+    assert "answers sooner" not in said()

@@ -105,15 +105,15 @@ def test_reconnects_are_no_kind_of_operation(tmp_path: Path) -> None:
 def test_a_closed_loop_is_called_one(tmp_path: Path) -> None:
     folder, _ = made(tmp_path / "x")
     closed = folder.design
-    assert not tables.is_open_loop(closed)
+    assert not closed.is_open_loop
 
     def offering(options: dict[str, Any]) -> Design:
         return replace(closed, workload=WorkloadTable(kind="oltp", seconds=1, **options))
 
-    assert tables.is_open_loop(offering({"rate": 50}))
-    assert tables.is_open_loop(offering({"profile": [{"seconds": 1}]}))
+    assert offering({"rate": 50}).is_open_loop
+    assert offering({"profile": [{"seconds": 1}]}).is_open_loop
     one_closed = (replace(closed.treatments[0], settings={"workload.rate": 0}), closed.treatments[1])
-    assert not tables.is_open_loop(replace(offering({"rate": 50}), treatments=one_closed))
+    assert not replace(offering({"rate": 50}), treatments=one_closed).is_open_loop
 
 
 @pytest.mark.parametrize("rate", [0, 50])

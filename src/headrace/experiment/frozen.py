@@ -226,6 +226,12 @@ class Design:
         """The workload's options under this treatment."""
         return options_of(self.workload, treatment)
 
+    @property
+    def is_open_loop(self) -> bool:
+        """Whether operations start independently of the server in every treatment (an open loop)."""
+        options = [self.options_of(treatment) for treatment in self.treatments]
+        return all(each.get("rate") or each.get("profile") for each in options)
+
 
 def kernel_of(machine: MachineTable | None, treatment: Treatment) -> str | None:
     """See ``Design.kernel_of``."""

@@ -140,15 +140,6 @@ def merit(row: ResultRow) -> tuple[bool, float]:
     return effect.verdict is Verdict.BETTER, effect.ratio.estimate
 
 
-def is_open_loop(design: Design) -> bool:
-    """Whether operations start independently of the server in every treatment (an open loop)."""
-    for treatment in design.treatments:
-        options = design.options_of(treatment)
-        if not (options.get("rate") or options.get("profile")):
-            return False
-    return True
-
-
 @dataclass(frozen=True)
 class Share:
     """One kind of operation of a treatment; ``summary`` is None if none succeeded in some trial."""

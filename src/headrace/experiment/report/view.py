@@ -66,7 +66,7 @@ class View:
 
     @cached_property
     def is_open_loop(self) -> bool:
-        return tables.is_open_loop(self.design)
+        return self.design.is_open_loop
 
     @cached_property
     def shares(self) -> dict[str, list[tables.Share]]:

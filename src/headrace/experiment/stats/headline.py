@@ -20,6 +20,9 @@ from headrace.experiment.stats.trials import THROUGHPUT
 #: The latency reported with throughput in the sentence.
 TAIL = "p99"
 
+#: Percentiles that a sentence about times names.
+TIMES = ("p50", "p90", "p95", "p99", "p99.9")
+
 #: A gain of this much is no news if it is excluded.
 MOST_EXCLUDED = 10.0
 
@@ -74,17 +77,20 @@ def of_experiment(
     again: str = "",
     asked: Collection[str] = (),
     more: More | None = None,
+    is_open_loop: bool = False,
 ) -> str:
     """The headline of ``analysis``. ``baselines`` maps condition to treatment; ``done`` of ``planned`` trials;
     ``asked`` are the treatments that the experiment is about (empty: all).
 
+    ``is_open_loop``: the load has a rate of its own, so that only times can differ where all keep up with it.
     ``invalid`` are the reasons of the invalid trials, and ``again`` is the command that measures them again;
     ``more`` has those that would decide what is open.
     ``failed`` maps a treatment to (failed trials, trials): the remaining trials of a treatment that often fails
     are its good ones, so the conclusion must mention it.
     """
     names = {name: treatment.configuration for name, treatment in treatments.items()}
-    parts = [_conclusion(analysis, names, baselines, asked, more), *_adjusted(analysis)]
+    waits = _waits(analysis, names, baselines, asked, more) if is_open_loop else ""
+    parts = [waits or _conclusion(analysis, names, baselines, asked, more), *_adjusted(analysis)]
     if failed:
         listed = ", ".join(f"{name} in {n} of {total}" for name, (n, total) in failed.items())
         parts.append(f"Failed: {listed} trials.")
@@ -211,6 +217,60 @@ def _conclusion(
         for condition, effect in best.items()
     ]
     return f"{factors}Most throughput, with {level} intervals: {'; '.join(texts)}{noise}"
+
+
+def _waits(
+    analysis: Analysis,
+    names: Mapping[str, str],
+    baselines: Mapping[str, str],
+    asked: Collection[str],
+    more: More | None,
+) -> str:
+    """Of a load with a rate of its own that all keep up with: who waits less. Empty if some do not keep up, or if
+    no time is known."""
+    rates = [e for e in analysis.effects if e.response == THROUGHPUT]
+    times = [e for e in analysis.effects if e.response in TIMES]
+    if not rates or not times or any(e.verdict is not Verdict.EQUIVALENT for e in rates):
+        return ""
+    said = [
+        f"{f'at {condition}, ' if condition else ''}{_waits_less(own, names, asked, more)}"
+        for condition in baselines
+        if (own := [e for e in times if e.condition == condition])
+    ]
+    level = f"{1 - analysis.alpha:.0%}"
+    return (
+        f"{'; '.join(said)}. Intervals hold at {level} for each percentile. All keep up with the load's own rate, "
+        "so throughput tells nothing."
+    )
+
+
+def _waits_less(
+    times: Sequence[Effect], names: Mapping[str, str], asked: Collection[str], more: More | None
+) -> str:
+    """Without a full stop. The treatment with the most proven percentiles, of these the slowest calls first."""
+    proven = [e for e in times if e.verdict is Verdict.BETTER]
+    baseline = names[times[0].baseline]
+    if not proven:
+        tails = [e for e in times if e.response == TAIL] or times
+        counts = Counter(e.verdict for e in tails)
+        listed = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+        text, command = _outlook([e for e in tails if e.verdict is Verdict.NOT_ENOUGH_DATA], names, more)
+        return f"No treatment is proven to answer sooner than {baseline} ({TAIL}: {listed}{text}){command}".rstrip(
+            "."
+        )
+
+    def merit(treatment: str) -> tuple[bool, int, float]:
+        own = [e for e in proven if e.treatment == treatment]
+        return treatment in asked, len(own), -min(e.ratio.estimate for e in own)
+
+    best = max(dict.fromkeys(e.treatment for e in proven), key=merit)
+    own = {e.response: e for e in times if e.treatment == best}
+    better = [f"{name} {_times(e)} ({_between(e)})" for name, e in own.items() if e.verdict is Verdict.BETTER]
+    worse = [f"{name} {_times(e)}" for name, e in own.items() if e.verdict is Verdict.WORSE]
+    open_ = [name for name, e in own.items() if e.verdict is Verdict.NOT_ENOUGH_DATA]
+    text = f"{names[best]} answers sooner than {baseline}: {', '.join(better[::-1])}"
+    text += f"; but later: {', '.join(worse)}" if worse else ""
+    return text + (f"; not enough data for {', '.join(open_)}" if open_ else "")
 
 
 def best_proven(effects: Iterable[Effect], condition: str, asked: Collection[str] = ()) -> Effect | None:

@@ -113,6 +113,7 @@ def analyse_experiment(folder: ExperimentFolder, tables: Tables | None = None) -
         again=shlex.join(["headrace", "run", f"{folder.path}/plan.toml", "-o", str(folder.path), "--retry"]),
         asked=design.asked,
         more=_more(folder, design, records),
+        is_open_loop=design.is_open_loop,
     )
     early = f"No verdict yet: the first look is after block {design.blocks}. " if last == 0 else ""
     return replace(analysis, headline=f"{early}{_left_out(design, effects)} {text}".strip())
