@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from headrace.base.buckets import bucket_bounds
-from headrace.history.archive.files import DAY_S, WEEK_S
+from headrace.history.archive.files import DAY_S, HOUR_S, WEEK_S
 from headrace.history.archive.reader import Range, Reader, percentile
 from headrace.history.archive.tables import SLOW_LOG, added
 
@@ -543,7 +543,9 @@ def plans(reader: Reader, hosts: Sequence[str], source: str, name: str, until_s:
 
 def changes(reader: Reader, hosts: Sequence[str], span: Range, most: int = 1000) -> list[Row]:
     """What changed, newest first."""
-    wider = Range(span.since_s // DAY_S * DAY_S, span.until_s)
+    # A change is in the minute that was written next: of the day before if it was seen at midnight, or if the
+    # clock was set back.
+    wider = Range((span.since_s - HOUR_S) // DAY_S * DAY_S, span.until_s)
     return reader.rows(
         "changes",
         "SELECT DISTINCT host, at_s, kind, what, before, after, who FROM rows "
