@@ -3,6 +3,7 @@ scrapes of ours is what was told."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -24,6 +25,9 @@ from headrace.base.intervals import Interval
 from headrace.change.production import Observed
 from headrace.change.production.histograms import load, observe
 from headrace.change.production.prometheus import Question, read
+from headrace.history.archive.files import MINUTE_S, Archive
+from headrace.history.archive.reader import Range, Reader
+from headrace.history.collect.clients import Clients, Source, bucket_ending_at
 from headrace.show.notice import Conclusion, Notice, Told
 from headrace.tell.places import places_of, tell
 from tests.commands import headrace
@@ -173,3 +177,26 @@ def test_what_was_told_is_scraped(prometheus: tuple[str, Path]) -> None:
     [series] = eventually(scraped, "the verdict in Prometheus")
     assert series["metric"]["subject"] == 'db[1-8] "x"'
     assert series["metric"]["kind"] == "verify"
+
+
+@pytest.mark.thorough
+async def test_a_minute_of_clients_has_what_was_called_in_it(
+    server: Server, prometheus: tuple[str, Path], tmp_path: Path
+) -> None:
+    """What `serve --clients` keeps of a whole minute, of which Prometheus must have both ends."""
+    archive = Archive(tmp_path / "history")
+    clients = Clients(archive, [Source(prometheus=prometheus[0], query=BUCKETS)], ["db1"])
+    start_s = int(time.time()) // MINUTE_S * MINUTE_S + MINUTE_S
+    await asyncio.sleep(start_s + 5 - time.time())
+    for _ in range(40):
+        server.sql("SELECT SLEEP(0.04)")
+    await asyncio.sleep(start_s + MINUTE_S + 10 - time.time())
+    await clients.collect(start_s + MINUTE_S)
+    assert clients.problem == ""
+    [file] = archive.files("clients", "db1")
+    assert file.t_s == start_s
+    rows = Reader(archive).rows("clients", "SELECT * FROM rows", "db1", Range(start_s, start_s + MINUTE_S))
+    # 40 ms and more are in the bucket up to 2^-4 s, or in one above it.
+    slow = sum(row["count"] for row in rows if row["bucket"] >= bucket_ending_at(1e9 / 2**5 * 1.5))
+    assert 40 <= slow < 60
+    assert sum(row["minutes"] for row in rows) == 1
