@@ -32,14 +32,15 @@ BETWEEN: Mapping[str, set[str]] = {
     "capacity": {
         "change.apply", "change.production.table", "experiment.foreign", "experiment.plan.tables",
         "experiment.stats.sweep", "experiment.stats.sweep_result", "experiment.store",
-        "history.archive.files", "history.archive.reader", "history.archive.tables", "history.questions",
-        "traffic.digests.classes", "traffic.digests.table", "traffic.replayed", "traffic.traffic",
+        "history.archive", "history.archive.files", "history.archive.reader", "history.archive.tables",
+        "history.questions", "traffic.digests.classes", "traffic.digests.table", "traffic.replayed",
+        "traffic.traffic",
     },
     "change": {
-        "experiment.foreign", "experiment.stats.compare", "history.archive.files", "history.archive.reader",
-        "history.archive.tables", "history.questions", "knobs.catalogue", "knobs.change", "knobs.instance",
-        "knobs.knob", "knobs.losses", "knobs.servers", "knobs.values", "traffic.digests.classes",
-        "traffic.digests.files", "traffic.digests.history",
+        "experiment.foreign", "experiment.stats.compare", "history.archive", "history.archive.files",
+        "history.archive.reader", "history.archive.tables", "history.questions", "knobs.catalogue",
+        "knobs.change", "knobs.instance", "knobs.knob", "knobs.losses", "knobs.servers", "knobs.values",
+        "traffic.digests.classes", "traffic.digests.files", "traffic.digests.history",
     },
     "experiment": {
         "change.persist", "hunt.rules", "hunt.rules.rule", "knobs.catalogue", "knobs.change",

@@ -1,4 +1,4 @@
-"""The history of `headrace serve` as a source of `verify`: what was watched in whole counts, and nothing else."""
+"""The history of `headrace serve` as a source of `verify`: only stretches that were watched throughout count."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ impl Sample for Pressure {
     }
 }
 
-/// Microseconds since boot. Before 5.13 the file of the CPU has no `full` line. A line that is not there is unknown.
+/// Microseconds since boot. Before Linux 5.13 the CPU's file has no `full` line. A missing line is unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Totals {
     some: Option<u64>,

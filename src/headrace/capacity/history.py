@@ -17,8 +17,9 @@ from headrace.base.errors import NothingMeasured, StoreError
 from headrace.base.whole import plain_file
 from headrace.capacity.model import Demand, Resource
 from headrace.capacity.used import DEMAND, LIMIT, MOST_DIGESTS, OverTime, Part, limits, used, usual
+from headrace.history.archive import is_archive
 from headrace.history.archive.files import DAY_S, HOUR_S, MINUTE_S, Archive
-from headrace.history.archive.tables import PERFORMANCE_SCHEMA, SLOW_LOG
+from headrace.history.archive.tables import PERFORMANCE_SCHEMA, REQUESTS, SLOW_LOG
 from headrace.host.samples import Samples
 from headrace.host.window import SUCCESS
 
@@ -113,7 +114,7 @@ def read(
     In a directory each file is a host by its name, and a subdirectory a host whose files follow each other. A file
     without samples is left out, which ``tell`` is told. ``with_calls``: see ``of_archive``.
     """
-    if _is_archive(path):
+    if is_archive(path):
         found = of_archive(Archive(path), step_s, hosts, with_calls=with_calls)
     else:
         files = {host: paths for host, paths in _sample_files(path).items() if not hosts or host in hosts}
@@ -129,11 +130,7 @@ def read(
 
 def names(path: Path) -> list[str]:
     """The hosts that ``read`` finds there."""
-    return Archive(path).hosts() if _is_archive(path) else list(_sample_files(path))
-
-
-def _is_archive(path: Path) -> bool:
-    return path.is_dir() and (path / "states").is_dir()
+    return Archive(path).hosts() if is_archive(path) else list(_sample_files(path))
 
 
 def _sample_files(path: Path) -> dict[str, list[Path]]:
@@ -576,19 +573,18 @@ def _classes(
 def _requests(past: _Past) -> dict[str, Floats]:
     """Requests of a memcached host per second, by command; of several servers, each by itself."""
     rates: dict[str, dict[str, Floats]] = {}
-    commands = {f"memcached {each}s": each for each in ("get", "set")}
     for rows in past.rows(
         "metrics",
         "metric, label, SUM(sum) / SUM(n) AS mean",
-        f"n <= $most_n AND {_SOUND} AND metric IN ($gets, $sets)",
+        f"n <= $most_n AND {_SOUND} AND metric IN (SELECT unnest($names))",
         most_n=past.step_s // MINUTE_S,
-        **dict(zip(("gets", "sets"), commands, strict=True)),
+        names=sorted(REQUESTS),
     ):
         for row in rows:
             at = past.step_of(row)
             if at is not None and row["mean"] is not None:
                 own = rates.setdefault(row["label"], {})
-                own.setdefault(commands[row["metric"]], past.empty())[at] = row["mean"]
+                own.setdefault(REQUESTS[row["metric"]], past.empty())[at] = row["mean"]
     return {
         command if len(rates) == 1 else f"{command} ({server})": rate
         for server, own in sorted(rates.items())

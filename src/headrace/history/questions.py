@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.base.buckets import bucket_bounds
+from headrace.base.buckets import BEYOND, bucket_bounds, bucket_value
 from headrace.history.archive.files import DAY_S, HOUR_S, WEEK_S
 from headrace.history.archive.reader import Range, Reader, percentile
 from headrace.history.archive.tables import SLOW_LOG, added
@@ -23,8 +23,6 @@ HEAT_POINTS, HEAT_BANDS = 160, 4
 PLANS_S = 400 * DAY_S
 #: Points of a sparkline.
 SPARK_POINTS = 40
-#: Longer than any call: of those beyond the last bound of their source only this is known.
-MOST_KNOWN_NS = 1e15
 
 Row = dict[str, Any]
 
@@ -102,6 +100,11 @@ def chart(reader: Reader, host: str, metric: str, span: Range, most: int = MOST_
     return Chart(times, unit, list(lines.values()))
 
 
+def has_client_times(reader: Reader, host: str, span: Range) -> bool:
+    """Whether clients timed any call."""
+    return bool(reader.rows("clients", "SELECT 1 FROM rows WHERE count > 0 LIMIT 1", host, span))
+
+
 def client_times(reader: Reader, host: str, span: Range) -> Chart:
     """Percentiles in s of the calls that clients timed, and the server's own p99 of its slow log beside them.
 
@@ -131,15 +134,16 @@ def client_times(reader: Reader, host: str, span: Range) -> Chart:
             buckets, counts = np.array(row["buckets"], np.int32), np.array(row["counts"], np.float64)
             for label, share in named.items():
                 took = percentile(buckets, counts, share)
-                if took is None or took >= MOST_KNOWN_NS:
+                if took is None or took >= bucket_value(BEYOND):
                     continue
                 blank: list[float | None] = [None] * len(times)
                 line = found.setdefault(label, Line(label, blank, list(blank), list(blank)))
                 for values in (line.mean, line.least, line.most):
                     values[at[row["t"]]] = took / 1e9
-    # The server's own alone is no chart of clients.
-    is_of_clients = any(label in found for label in lines)
-    return Chart(times, unit, list(found.values()) if is_of_clients else [])
+        if not found:
+            # The server's own alone is no chart of clients.
+            break
+    return Chart(times, unit, list(found.values()))
 
 
 @dataclass(frozen=True)

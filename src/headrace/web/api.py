@@ -126,7 +126,12 @@ class _Chart:
             stood = await self._site.ask(questions.stood, self._site.reader, host, identity, asked.span())
             found, metric, kind = stood.chart, f"finding {identity}", "share"
         else:
-            found = await charted(self._site, host, metric, asked)
+            site, span = self._site, asked.span()
+            found = await (
+                site.ask(questions.client_times, site.reader, host, span)
+                if metric == CLIENTS
+                else site.ask(questions.chart, site.reader, host, metric, span)
+            )
             kind = CHARTS.get(metric, ("", "n"))[1]
         lines = sorted(found.lines, key=lambda line: -sum(value or 0 for value in line.mean))
         return JSONResponse(
@@ -140,12 +145,6 @@ class _Chart:
                 "lines": [vars(line) for line in lines[:MOST_LINES]],
             }
         )
-
-
-async def charted(site: Site, host: str, metric: str, asked: Asked) -> questions.Chart:
-    if metric == CLIENTS:
-        return await site.ask(questions.client_times, site.reader, host, asked.span())
-    return await site.ask(questions.chart, site.reader, host, metric, asked.span())
 
 
 class _Load:

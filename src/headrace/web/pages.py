@@ -30,7 +30,7 @@ from headrace.web import (
     schema,
     tables,
 )
-from headrace.web.api import CHARTS, CLIENTS, HEATS, charted
+from headrace.web.api import CHARTS, CLIENTS, HEATS
 from headrace.web.asked import MOST_WORDS, Asked
 from headrace.web.guard import address_of, needs
 from headrace.web.listing import address
@@ -156,13 +156,13 @@ class Pages:
 
     async def _charts(self, host: str, asked: Asked) -> dict[str, tuple[str, str]]:
         """Those of caches and of clients only where the history knows any in this range: most hosts have none."""
-        cache, clients = [
-            await charted(self._site, host, metric, asked) for metric in ("memcached connections", CLIENTS)
-        ]
+        site, span = self._site, asked.span()
+        cache = await site.ask(questions.chart, site.reader, host, "memcached connections", span)
+        is_timed = await site.ask(questions.has_client_times, site.reader, host, span)
         return {
             metric: how
             for metric, how in CHARTS.items()
-            if (cache.lines or not metric.startswith("memcached ")) and (clients.lines or metric != CLIENTS)
+            if (cache.lines or not metric.startswith("memcached ")) and (is_timed or metric != CLIENTS)
         }
 
     async def finding(self, request: Request) -> Response:

@@ -13,7 +13,7 @@ use crate::rewritten::Rewrite;
 const LOOK_BYTES: usize = 32;
 /// Fewer at the end of the input.
 const LEAST_BYTES: usize = 8;
-/// A file is looked at in so many places, the last of which is its end.
+/// How many places of a file are looked at; the last is its end.
 const PLACES: u64 = 32;
 /// A line that is longer is given in pieces.
 const PIECE_BYTES: usize = 64 << 10;

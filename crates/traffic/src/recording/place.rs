@@ -64,7 +64,7 @@ pub fn create(path: &Path, force: bool) -> anyhow::Result<File> {
     new(held.path()).map_err(|error| explain(path, error))
 }
 
-/// Whether a recording can be created there, as far as its name tells.
+/// Whether a recording may be created at this path, judged by its name alone.
 ///
 /// # Errors
 /// As with [`create`].

@@ -51,7 +51,7 @@ pub fn ask(connection: &mut Connection) -> Known {
     Known::new(by_address, named)
 }
 
-/// How a server names a client: by its address, or by a name of the network, behind which only the port tells.
+/// How a server names a client: by its address, or by a host name, and then only the port tells clients apart.
 #[derive(Debug, PartialEq, Eq)]
 enum Client {
     At(SocketAddr),

@@ -240,7 +240,7 @@ def _of_profile(words: Sequence[tuned.Word], key: str, value: str) -> Said | Non
 
 
 def _differs_again(writes: Sequence[Write], key: str, value: str) -> Said | None:
-    """As one TuneD writes each line in turn, and as a later one writes each key once, at its first place."""
+    """For a TuneD that writes every line in turn, and for later ones: each key once, at its first place."""
     return _differs(writes, key, value) or _differs([*{w.key: w for w in writes}.values()], key, value)
 
 

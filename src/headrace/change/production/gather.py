@@ -14,6 +14,7 @@ from headrace.base.errors import PlanError
 from headrace.change.production import histograms, table
 from headrace.change.production.prometheus import Question, read
 from headrace.change.production.series import Observed, together
+from headrace.history.archive import is_archive
 
 if TYPE_CHECKING:
     from headrace.change.production.digested import Dated
@@ -42,7 +43,7 @@ class _Opened:
         self.digests: list[Dated] = []
         self.tables: list[table.File] = []
         self.snapshots: list[histograms.Taken] = []
-        self.histories = [path for path in sources.paths if (path / "states").is_dir()]
+        self.histories = [path for path in sources.paths if is_archive(path)]
         digests = []
         for path in sources.paths:
             if path in self.histories:

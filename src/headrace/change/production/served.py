@@ -23,7 +23,7 @@ from headrace.change.production.series import ALL, ONLY_COUNTS, OTHERS, Observed
 from headrace.history import questions
 from headrace.history.archive.files import DAY_S, HOUR_S, MINUTE_S, Archive
 from headrace.history.archive.reader import Range, Reader
-from headrace.history.archive.tables import CLIENTS, PERFORMANCE_SCHEMA, SLOW_LOG
+from headrace.history.archive.tables import CLIENTS, PERFORMANCE_SCHEMA, REQUESTS, SLOW_LOG
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,8 +36,6 @@ MOST_CLASSES = 40
 TOGETHER = 5
 #: How far from the change rows are read.
 MINUTES_S, HOURS_S = 2 * DAY_S, 40 * DAY_S
-#: What clients asked of a memcached server.
-REQUESTS = {"memcached gets": "get", "memcached sets": "set"}
 
 #: Sources that have times.
 TIMED = (CLIENTS.name, SLOW_LOG)

@@ -247,7 +247,7 @@ def _waits(
 def _waits_less(
     times: Sequence[Effect], names: Mapping[str, str], asked: Collection[str], more: More | None
 ) -> str:
-    """Without a full stop. The treatment with the most proven percentiles, of these the slowest calls first."""
+    """Without a full stop. Of the treatment with the most proven percentiles; the slowest calls first."""
     proven = [e for e in times if e.verdict is Verdict.BETTER]
     baseline = names[times[0].baseline]
     if not proven:
@@ -255,9 +255,10 @@ def _waits_less(
         counts = Counter(e.verdict for e in tails)
         listed = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
         text, command = _outlook([e for e in tails if e.verdict is Verdict.NOT_ENOUGH_DATA], names, more)
-        return f"No treatment is proven to answer sooner than {baseline} ({TAIL}: {listed}{text}){command}".rstrip(
-            "."
+        said = (
+            f"No treatment is proven to answer sooner than {baseline} ({tails[0].response}: {listed}{text})"
         )
+        return f"{said}.{command}".rstrip(".")
 
     def merit(treatment: str) -> tuple[bool, int, float]:
         own = [e for e in proven if e.treatment == treatment]

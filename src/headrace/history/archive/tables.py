@@ -126,6 +126,9 @@ def _lies_in(column: pa.ChunkedArray, low: float, high: float) -> bool:
 #: Where classes come from: their ``source``. Only a slow log measures each call, and it has the slow ones alone.
 PERFORMANCE_SCHEMA, PROCESS_LIST, SLOW_LOG = "performance_schema", "process list", "slow log"
 
+#: Metrics that count what clients asked of memcached -> the command.
+REQUESTS = {"memcached gets": "get", "memcached sets": "set"}
+
 _WORD, _COUNT, _NUMBER = pa.string(), pa.int64(), pa.float64()
 
 #: What became of each minute. A minute that nobody watched has no row: that is a gap, never a zero.

@@ -176,7 +176,7 @@ class Finding:
 
 
 def at(command: str, target: Sequence[str], login: Sequence[str]) -> str:
-    """A finding's next command for the host and the server that the finding is of, as it can be pasted.
+    """A finding's next command, ready to paste: with the host and the login of its server.
 
     ``target`` and ``login`` are options. A plan has its own hosts and servers, and rules are the same everywhere.
     """
