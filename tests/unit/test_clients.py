@@ -133,6 +133,20 @@ def test_what_a_csv_has_that_is_left_out_is_said(archive: Archive, tmp_path: Pat
     assert (5, "a", 1.0, 5) in kept(archive)
 
 
+def test_a_line_that_cannot_be_costs_no_other(archive: Archive, tmp_path: Path) -> None:
+    path = tmp_path / "times.csv"
+    path.write_text(HEAD)
+    found = clients(archive, Source(csv=path))
+    collected(found, 1)
+    with path.open("ab") as file:
+        file.write(b"\xff\x00\rx\n" + b'"' + b"a," * 100_000 + b"\n")
+        for cells in ("1,nan", "1,1e300", "nan,1"):
+            file.write(f"{T0},60,db1,a,{cells}\n".encode())
+        file.write(f"{T0 * 1000},60,db1,a,1,1\n{T0},60,db1,far,1e300,2\n{T0},60,db1,near,1e-300,3\n".encode())
+    assert "left out" in collected(found, 2)
+    assert kept(archive) == [(0, "", 0, 0), (0, "far", -1, 2), (0, "near", 0, 3)]
+
+
 def test_a_file_without_its_columns_is_told(archive: Archive, tmp_path: Path) -> None:
     path = tmp_path / "times.csv"
     path.write_text("when,p99\n")
@@ -170,6 +184,7 @@ def test_timers_of_statsd_have_their_host_and_class(archive: Archive) -> None:
     for line in (
         "app.db1.sql.buy.ms:2|ms", "app.db1.sql.buy.x:2|ms|@0.1|#env:prod", "app.db1.sql.buy.x:2|c",
         "app.db1.other:2|ms", "app.db1.sql.buy.x:slow|ms", "app.db1.sql.buy.x:1|ms|@0", "", "x",
+        "app.db1.sql.buy.x:1|ms|@1e-300", "app.db1.sql.buy.x:nan|ms",
     ):  # fmt: skip
         timers.line(line, T0)
     timers.line("app.db1.sql.buy.x:2|ms", T0 + 60)
@@ -179,7 +194,7 @@ def test_timers_of_statsd_have_their_host_and_class(archive: Archive) -> None:
     low, high = bucket_bounds(bucket)
     assert (name, count) == ("buy", 11)
     assert low <= 2e6 <= high
-    assert timers.notes() == ["2 lines left out: no time in ms"]
+    assert timers.notes() == ["4 lines left out: no time in ms"]
     # The clock was set back: that minute comes a second time.
     timers.line("app.db1.sql.buy.x:2|ms", T0)
     assert [at for _, at in timers.take(T0 + 120)] == [T0 + 60]

@@ -41,7 +41,7 @@ from headrace.change.production.series import Series
 from headrace.change.production.table import UNITS_NS as BOUNDS_NS
 from headrace.change.production.table import row_of
 from headrace.history.archive.files import HOUR_S, MINUTE_S, Archive
-from headrace.history.archive.tables import CLIENTS, MOST_COUNT
+from headrace.history.archive.tables import CLIENTS, MOST_COUNT, MOST_TIME_S
 from headrace.history.collect.bounds import MOST_BUCKETS, MOST_NAME
 from headrace.history.collect.minute import table_of
 
@@ -55,6 +55,8 @@ ROLLED_UP_S = 60.0
 MOST_BEHIND, MOST_BYTES = 30, 16 << 20
 #: Hosts and minutes of a source that wait: anybody may send to a port, and write any time into a file.
 MOST_WAITING = 10_000
+#: A bound above it, 146 years, is none. A sample of fewer calls than this share is nobody's.
+LONGEST_NS, LEAST_RATE = 2.0**62, 1e-6
 #: Names that are said.
 MOST_SAID = 3
 #: Columns of a source that tells a CSV from its first line.
@@ -160,7 +162,7 @@ class Clients:
                 calls = await asyncio.to_thread(each.take, until_s)
                 left = await asyncio.to_thread(self._keep, calls, until_s)
             except HeadraceError as error:
-                said.append(f"{each.source.name}: {error}")
+                said.append(f"{each.source.name}: {error.message}")
                 continue
             except Exception as error:
                 log.exception("%s", each.source.name)
@@ -269,6 +271,7 @@ class Prometheus(Reader):
         calls: _Calls = {}
         for each in observed.series:
             self._take(calls, each)
+        self._said = list(dict.fromkeys(self._said))
         return calls
 
     def _take(self, calls: _Calls, series: Series) -> None:
@@ -276,8 +279,10 @@ class Prometheus(Reader):
         for start, counts in zip(series.start_s, series.counts, strict=True):
             own = calls.setdefault((self.host(series.host), int(start)), {})
             for bucket, count in zip(ends, counts, strict=True):
-                if count:
+                if 0 < count <= MOST_COUNT:
                     _add(own, (series.query_class, bucket), float(count))
+                elif count:
+                    self._said.append("counts that cannot be were left out")
 
     def notes(self) -> list[str]:
         return self._said
@@ -285,7 +290,7 @@ class Prometheus(Reader):
 
 def _ends(bounds_ns: Any) -> list[int]:
     """The buckets that end at these bounds."""
-    return [BEYOND if math.isinf(bound) else bucket_ending_at(float(bound)) for bound in bounds_ns]
+    return [BEYOND if bound >= LONGEST_NS else bucket_ending_at(float(bound)) for bound in bounds_ns]
 
 
 def bucket_ending_at(bound_ns: float) -> int:
@@ -347,7 +352,7 @@ class Csv(Reader):
         self._at = end - (len(tail) - (tail.rfind(b"\n") + 1))
 
     def _take_header(self, line: str) -> bool:
-        names = [word.strip() for word in next(csv.reader([line]), [])]
+        names = [word.strip() for word in _cells(line)]
         if set(names) >= COLUMNS:
             self._header = names
             return True
@@ -359,12 +364,15 @@ class Csv(Reader):
         if not self._header:
             self.wrong["no line has the columns time, seconds and count"] += 1
             return
-        cells = dict(zip(self._header, next(csv.reader([line]), []), strict=False))
+        cells = dict(zip(self._header, _cells(line), strict=False))
         bound = next((name for name in self._header if name in BOUNDS_NS), "")
         try:
             host, query_class, start, end, upper, count = row_of(cells, bound)
         except (KeyError, ValueError) as error:
             self.wrong[f"it has no {error}" if isinstance(error, KeyError) else str(error)[:100]] += 1
+            return
+        if count > MOST_COUNT or not 0 <= start < MOST_TIME_S:
+            self.wrong["its count or its time cannot be"] += 1
             return
         minute = int(start // MINUTE_S) * MINUTE_S
         if end > minute + MINUTE_S + 1e-6:
@@ -376,6 +384,14 @@ class Csv(Reader):
         own = self._waiting.setdefault((self.host(host), minute), {})
         if count:
             _add(own, (query_class, _ends([upper])[0]), count)
+
+
+def _cells(line: str) -> list[str]:
+    """Of a line; none of one that is no CSV."""
+    try:
+        return next(csv.reader([line]), [])
+    except csv.Error:
+        return []
 
 
 class Statsd(Reader, asyncio.DatagramProtocol):
@@ -422,7 +438,7 @@ class Statsd(Reader, asyncio.DatagramProtocol):
             rate = next((float(part[1:]) for part in parts[2:] if part.startswith("@")), 1.0)
         except ValueError:
             took_ns = rate = math.nan
-        if not (0 <= took_ns < 2**62 and 0 < rate <= 1):
+        if not (0 <= took_ns < LONGEST_NS and LEAST_RATE <= rate <= 1):
             self.wrong["no time in ms"] += 1
             return
         key = (self.host(match["host"])[:MOST_NAME], minute)
