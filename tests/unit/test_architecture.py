@@ -54,12 +54,12 @@ BETWEEN: Mapping[str, set[str]] = {
     },
     "history": {
         "capacity.used", "change.apply", "change.production.prometheus", "change.production.series",
-        "change.production.table", "fleet.host", "hunt.hunt", "hunt.live", "hunt.report.words",
+        "change.production.table", "fleet.host", "hunt.live", "hunt.report.words",
         "hunt.resources", "hunt.rules", "hunt.rules.cause", "hunt.rules.rule", "hunt.sessions",
         "hunt.top.plan", "knobs.catalogue",
     },
     "hunt": {
-        "experiment.report.tables", "knobs.catalogue", "knobs.knob", "knobs.provider",
+        "knobs.catalogue", "knobs.knob", "knobs.provider",
     },
     "indexes": {
         "traffic.digests.classes", "traffic.digests.table",
@@ -67,11 +67,8 @@ BETWEEN: Mapping[str, set[str]] = {
     "rollout": {
         "change.apply", "change.contrast", "experiment.frozen", "experiment.kinds",
         "experiment.stats.audit", "experiment.stats.study", "experiment.stats.trials", "experiment.store",
-        "fleet.evidence", "fleet.host", "fleet.runner", "fleet.topology", "hunt.hunt", "knobs.catalogue",
+        "fleet.evidence", "fleet.host", "fleet.runner", "fleet.topology", "knobs.catalogue",
         "knobs.change", "knobs.knob", "knobs.values",
-    },
-    "traffic": {
-        "experiment.report.charts.trials",
     },
 }  # fmt: skip
 #: What computes only: these import nothing but ``base`` and each other.

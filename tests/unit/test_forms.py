@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 import headrace.change.commands.changes  # noqa: F401  (its commands)
 from headrace.base.errors import Refused
 from headrace.base.model import Vendor
-from headrace.change.persist.forms import Form, Option, patch
+from headrace.change.form import Form
+from headrace.change.persist.forms import Option, patch
 from headrace.change.printed import _option, unchecked
 from headrace.cli.shell import app
 from headrace.lab.server.option_files import Copies, Start, reading

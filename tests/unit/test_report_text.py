@@ -17,6 +17,7 @@ from headrace.experiment.report import progress, views
 from headrace.experiment.runner import Note, Step, TrialEnded, TrialStarted
 from headrace.experiment.stats.result import Comparison
 from headrace.experiment.store import ExperimentFolder
+from headrace.host.command import on_one_screen
 from headrace.show import text
 from tests import synthetic
 from tests.written import Written, assert_harmless, printed, shown
@@ -65,7 +66,7 @@ def test_hostile_text_does_not_reach_any_view_raw(hostile: Written) -> None:
         views.design(design, 1.0),
         views.status(ExperimentFolder(hostile.folder.path, design), []),
         views.comparison(comparison),
-        views.facts(facts),
+        on_one_screen(facts),
     ):
         assert_harmless(printed(view))
 

@@ -10,9 +10,9 @@ import pytest
 
 from headrace.base.errors import NotReady
 from headrace.base.model import ServerLogin
-from headrace.experiment.report import views
 from headrace.host.activity import Activity
 from headrace.host.agent import Agent
+from headrace.host.command import on_one_screen
 from headrace.host.samples import Samples
 from headrace.host.spared import OPTION, left_out, of_facts, resting
 from headrace.host.window import Window
@@ -75,7 +75,7 @@ def test_facts_name_what_they_left_out() -> None:
     facts = replace(facts, data={**facts.data, "errors": [{"path": "/x", "error": MANY}]})
     assert of_facts(facts) == (MANY.partition(";")[0],)
     assert "would have to be opened. headrace facts --thorough reads all" in printed(
-        views.facts(facts), width=200
+        on_one_screen(facts), width=200
     )
 
 

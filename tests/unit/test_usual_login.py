@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.base.model import Facts
-from headrace.hunt.hunt import usual_login
+from headrace.host.login import usual_login
 
 
 def server(pid: int, *sockets: str, program: str = "mysqld", argument: str = "") -> dict[str, Any]:

@@ -15,8 +15,8 @@ from typing import Any
 
 from headrace.base.errors import StoreError
 from headrace.base.intervals import Interval
+from headrace.base.state import state_path
 from headrace.capacity.foresee import Allowances, Prediction, is_inside
-from headrace.host.snapshot import state_path
 
 FILE = "predictions.jsonl"
 #: So many of the intervals should hold.

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from headrace.base.errors import PlanError, Refused
 from headrace.base.model import ServerLogin, Vendor
 from headrace.change import apply as rollout
-from headrace.change.persist.forms import Form, Option, patch
+from headrace.change.form import Form
+from headrace.change.persist.forms import Option, patch
 from headrace.change.persist.options import OPTION_OF
 from headrace.host.agent import Agent
 from headrace.host.facts import HostFacts

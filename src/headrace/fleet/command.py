@@ -215,7 +215,7 @@ async def _login(target: Any, host: Host) -> tuple[Any, ServerLogin | None, str]
     """The agent there, how it reaches the host's server (as the fleet says, or its only server's socket), or why
     it does not."""
     from headrace.host.agent import Agent
-    from headrace.hunt.hunt import usual_login
+    from headrace.host.login import usual_login
 
     agent = await Agent.install(target)
     return (agent, *await usual_login(agent, host.login))

@@ -21,10 +21,10 @@ import zstandard
 from headrace.base.door import opened_to_write
 from headrace.base.encode import json_text
 from headrace.base.errors import Busy, StoreError, write_error
+from headrace.base.state import state_path
 from headrace.base.whole import make_folder
 from headrace.fleet.host import Host
 from headrace.fleet.runner import Outcome, State
-from headrace.host.snapshot import state_path
 
 FORMAT = 1
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from headrace.base.model import ServerLogin
 from headrace.cli.options import NO_LOGIN, Thorough, grouped
 from headrace.cli.shell import Json, TargetOption, app, on_target, print_json, stdout
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from headrace.base.model import Facts
 
 
 @app.command(
@@ -32,14 +37,12 @@ def doctor(target: TargetOption = "local", scratch: str = "/var/tmp/headrace", a
 
 
 def _print_checks(checks: list[Any]) -> None:
-    from rich.table import Table
     from rich.text import Text
 
+    from headrace.show.columns import of_columns
     from headrace.show.text import clean
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("", "check", "found", "what to do"):
-        table.add_column(column, overflow="fold")
+    table = of_columns(*((title, False) for title in ("", "check", "found", "what to do")))
     for check in checks:
         mark = "[green]ok[/]" if check.ok else "[red]no[/]"
         # A host's own words.
@@ -71,8 +74,24 @@ def facts(
     if as_json:
         print_json(found.data)
     else:
-        from headrace.experiment.report import views
-
         with read_as_sent("what the host answers", target):
-            shown = views.facts(found)
+            shown = on_one_screen(found)
         stdout().print(shown)
+
+
+def on_one_screen(found: Facts) -> RenderableType:
+    """A host's facts; ``--json`` has the rest."""
+    from rich.text import Text
+
+    from headrace.host.facts import HostFacts
+    from headrace.host.spared import OPTION, of_facts
+    from headrace.show.columns import of_columns
+    from headrace.show.text import clean
+
+    table = of_columns(("", False), ("", False))
+    for name, value in HostFacts(found).digest():
+        table.add_row(Text(clean(name), style="bold"), Text(clean(value)))
+    if missing := of_facts(found):
+        reasons = f"{'; '.join(missing)}. headrace facts {OPTION} reads all"
+        table.add_row(Text("left out", style="bold"), Text(clean(reasons)))
+    return table

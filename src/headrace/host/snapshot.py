@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -32,6 +31,7 @@ import zstandard
 from headrace.base.errors import StoreError, write_error
 from headrace.base.model import Facts
 from headrace.base.received import OF_SNAPSHOT, BadContent, an_object, number, parsed
+from headrace.base.state import state_path
 from headrace.base.whole import make_folder, plain_file, read_plain, whole_file
 from headrace.host.activity import Activity
 from headrace.host.samples import Samples
@@ -96,12 +96,6 @@ class Snapshot:
 def last_path() -> Path:
     """Path of this user's last hunt, which other commands use to resolve finding ids."""
     return state_path("last.hunt")
-
-
-def state_path(name: str) -> Path:
-    """A file that headrace keeps for this user between commands."""
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(state) / "headrace" / name
 
 
 def save(snapshot: Snapshot, path: Path, page: str = "") -> None:

@@ -12,7 +12,7 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -26,6 +26,7 @@ from headrace.host import memcached
 from headrace.host.activity import Activity, Looks
 from headrace.host.agent import Agent, stop
 from headrace.host.facts import HostFacts
+from headrace.host.login import SEVERAL, usual_login
 from headrace.host.samples import Samples, lines_of
 from headrace.host.snapshot import Snapshot, is_saved, load
 from headrace.host.target import FOLDER_VARIABLE, Target, leased_folder, to_the_end
@@ -48,12 +49,6 @@ PROFILE_LIMIT_S = 120.0
 FACTS_TRIES = 3
 #: Running statements in one look at the process list.
 MOST_STATEMENTS = 1000
-#: Sockets listed in a message.
-MOST_NAMED = 8
-#: Why a server among several is not queried.
-SEVERAL = "servers run on this host: choose one"
-#: Distributions' default sockets, tried if the server's own is unknown.
-USUAL_SOCKETS = ("/run/mysqld/mysqld.sock", "/var/lib/mysql/mysql.sock", "/tmp/mysql.sock")
 
 Listener = Callable[[float, float], None]
 #: Looks at the list of sessions where nothing but SQL is known.
@@ -253,42 +248,6 @@ async def _of_server(
 
 def _refusals(facts: Facts) -> list[str]:
     return [str(each.get("error")) for each in facts.data.get("errors") or () if not _is_path(each)]
-
-
-async def usual_login(agent: Agent, login: ServerLogin | None) -> tuple[ServerLogin | None, str]:
-    """The login if it names a server, otherwise the socket of the host's only one; or why there is none."""
-    if login is not None and login.is_named:
-        return login, ""
-    servers = [s for s in HostFacts(await agent.facts()).servers if s["program"] in ("mysqld", "mariadbd")]
-    if not servers:
-        return None, "no MySQL or MariaDB server runs on this host"
-    if len(servers) > 1:
-        return None, _choice(servers)
-    words = [str(word) for word in servers[0].get("command_line") or ()]
-    named = [word.partition("=")[2] for word in words if word.startswith("--socket=")]
-    for path in [*_sockets(servers[0]), *named, *USUAL_SOCKETS]:
-        if await agent.target.exists(path):
-            return replace(login or ServerLogin(), socket=path), ""
-    return None, "the server's socket was not found: set it with --mysql-socket"
-
-
-def _sockets(server: Mapping[str, Any]) -> list[str]:
-    """Where the server listens, without the sockets of MySQL's X protocol."""
-    paths = [str(path) for path in server.get("sockets") or ()]
-    return [path for path in paths if not path.rpartition("/")[2].startswith("mysqlx")]
-
-
-def _choice(servers: Sequence[Mapping[str, Any]]) -> str:
-    """A request to choose one of several servers, with their sockets."""
-    each = [
-        f"{path} ({server['program']}, pid {server['pid']})"
-        for server in servers
-        for path in _sockets(server)[:1]
-    ]
-    if len(each) > MOST_NAMED:
-        each = [*each[:MOST_NAMED], "..."]
-    where = f" {', '.join(each)}" if each else " or --mysql-host"
-    return f"{len(servers)} {SEVERAL} with --mysql-socket{where}"
 
 
 async def _sample(

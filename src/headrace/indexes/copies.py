@@ -12,17 +12,19 @@ import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.base.encode import json_text
 from headrace.base.errors import Busy, Refused, StoreError
 from headrace.base.model import ServerLogin
 from headrace.base.received import BadContent, parsed
+from headrace.base.state import state_path
 from headrace.base.whole import write_whole
-from headrace.host.snapshot import state_path
-from headrace.indexes.candidates import Candidate
 from headrace.indexes.names import quoted, written
 from headrace.indexes.session import Session, StatementFailed, connect
+
+if TYPE_CHECKING:
+    from headrace.indexes.candidates import Candidate
 
 #: How long a change of an index may wait for other sessions of the copy.
 LOCK_WAIT_S = 30

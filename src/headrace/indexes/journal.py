@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from headrace.base.encode import json_text
 from headrace.base.errors import StoreError
 from headrace.base.received import BadContent, parsed
+from headrace.base.state import state_path
 from headrace.base.whole import write_whole
-from headrace.host.snapshot import state_path
 from headrace.indexes.copies import alone
 from headrace.indexes.session import Session
 

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from headrace.base.errors import Busy, Held, PlanError, Refused, StoreError, write_error
+from headrace.base.state import state_path
 from headrace.base.whole import make_folder, sync, write_whole
 from headrace.fleet.runner import Turns
-from headrace.host.snapshot import state_path
 from headrace.rollout import approvals
 from headrace.rollout.guards import Window, window_of
 from headrace.rollout.judge import TIME, Judgement, Outcome, Pair, Switchback, Trial, judge

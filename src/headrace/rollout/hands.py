@@ -20,9 +20,9 @@ from headrace.change import apply as rollout
 from headrace.host.agent import Agent, is_of_another_server
 from headrace.host.agent.journal import Undone
 from headrace.host.facts import HostFacts
+from headrace.host.login import usual_login
 from headrace.host.memcached.probing import fair
 from headrace.host.target import open_target, to_the_end
-from headrace.hunt.hunt import usual_login
 from headrace.knobs.values import means_the_same
 from headrace.rollout.book import Book
 from headrace.rollout.guards import Window, tripped

@@ -15,9 +15,9 @@ from headrace.change import apply as rollout
 from headrace.fleet.host import Host
 from headrace.host.agent import Agent
 from headrace.host.facts import HostFacts, likeness
+from headrace.host.login import usual_login
 from headrace.host.memcached.probing import fair
 from headrace.host.target import Target
-from headrace.hunt.hunt import usual_login
 from headrace.knobs.catalogue import Cost
 from headrace.rollout.plan import HAS_IT, Role, Seen, seen_of
 from headrace.rollout.watch import Follower

@@ -189,8 +189,8 @@ def serve(
 
     require_all("web")
     from headrace.base.arrow import without_pandas
+    from headrace.base.state import state_path
     from headrace.history.archive.files import Archive
-    from headrace.host.snapshot import state_path
     from headrace.web.auth import Auth, read
     from headrace.web.lean import few_arenas
     from headrace.web.users import Users
@@ -278,8 +278,8 @@ class UsersFile:
 
     def open(self) -> Users:
         from headrace.base.extras import require_all
+        from headrace.base.state import state_path
         from headrace.history.archive.files import Archive
-        from headrace.host.snapshot import state_path
 
         require_all("web")
         from headrace.web.users import Users

@@ -47,7 +47,7 @@ Source = Annotated[
 
 def place_of(source: Path | None) -> str:
     """What a source is called between commands."""
-    from headrace.host.snapshot import state_path
+    from headrace.base.state import state_path
 
     return str((source or state_path("history")).resolve())
 
@@ -64,8 +64,8 @@ def read(
     source: Path | None, which: SourceOptions, *, with_calls: bool = True
 ) -> tuple[list[History], list[str]]:
     """The hosts, and which files were left out. ``with_calls``: also calls of query classes, most of a history."""
+    from headrace.base.state import state_path
     from headrace.capacity import history
-    from headrace.host.snapshot import state_path
 
     path, step_s = source or state_path("history"), int(which.step_s or 0)
     if which.host:

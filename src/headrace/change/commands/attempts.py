@@ -103,7 +103,7 @@ def _last(target: str, login: ServerLogin) -> Attempt | None:
 
 def _noted() -> list[Attempt]:
     """Oldest first, one of each server."""
-    from headrace.host.snapshot import state_path
+    from headrace.base.state import state_path
 
     try:
         return [
@@ -117,8 +117,8 @@ def _noted() -> list[Attempt]:
 
 
 def _note(attempt: Attempt, *, is_over: bool = False) -> None:
+    from headrace.base.state import state_path
     from headrace.base.whole import write_whole
-    from headrace.host.snapshot import state_path
 
     own = (attempt.target, attempt.server)
     path = state_path(_FILE)
@@ -194,7 +194,7 @@ async def after(
 ) -> Outlook:
     """What holds after a rollback: ``entries`` are those of before."""
     from headrace.change import outlook
-    from headrace.hunt.hunt import usual_login
+    from headrace.host.login import usual_login
 
     usual = partial(usual_login, agent, login if login.is_named else None)
     return await outlook.after(agent, undone, entries, usual)
@@ -206,7 +206,7 @@ async def since(
     """What in our option files a server does not run with; empty without a server that can be asked."""
     from headrace.change.persist.news import files_in, news
     from headrace.host.facts import HostFacts
-    from headrace.hunt.hunt import usual_login
+    from headrace.host.login import usual_login
 
     files = files_in([*entries, *(entry for each in kept for entry in each["entries"])])
     if not files:

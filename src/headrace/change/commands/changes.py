@@ -172,7 +172,7 @@ class _Order:
         from headrace.base.errors import Refused
         from headrace.change import apply as rollout
         from headrace.host.agent import Agent, Journal
-        from headrace.hunt.hunt import usual_login
+        from headrace.host.login import usual_login
 
         agent = await Agent.install(host)
         server = self.login if self.login.is_named else None

@@ -9,7 +9,7 @@ import typer
 
 from headrace.base.model import ServerLogin, Value
 from headrace.change.commands.judge import Allowed
-from headrace.change.persist.forms import Form
+from headrace.change.form import Form
 from headrace.cli.shell import on_target, stderr
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ async def _with_server(
     from headrace.base.errors import NotReady
     from headrace.change import printed
     from headrace.host.agent import Agent
-    from headrace.hunt.hunt import usual_login
+    from headrace.host.login import usual_login
 
     agent = await Agent.install(host)
     server, why = await usual_login(agent, login)

@@ -91,16 +91,17 @@ def check_probe(
     probe: ProbeOptions, *, judges: bool, how: str, response: str = "", budget_s: float | None = None
 ) -> None:
     """Raises BadParameter for options that nothing would read. ``how``: which option makes it judge."""
-    from headrace.experiment.stats.trials import RESPONSES
-
     if probe != NO_PROBE and not judges:
         raise typer.BadParameter(f"--memcached and --gets say how a change is judged: with {how}")
     if probe.gets_per_s is not None and not probe.memcached:
         raise typer.BadParameter("--gets is of the probe: with --memcached HOST:PORT")
     if probe.memcached and budget_s:
         raise typer.BadParameter("--budget is for throughput: with --memcached, --blocks says how long")
-    if probe.memcached and response and response not in RESPONSES:
-        raise typer.BadParameter(f"--response {response}: must be {', '.join(RESPONSES)}")
+    if probe.memcached and response:
+        from headrace.experiment.stats.trials import RESPONSES
+
+        if response not in RESPONSES:
+            raise typer.BadParameter(f"--response {response}: must be {', '.join(RESPONSES)}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -229,7 +230,7 @@ async def _login(agent: Agent, login: ServerLogin, *, is_probed: bool) -> Server
     """Of the MySQL server; None where memcached is watched instead, whose host need not have one."""
     from headrace.base.errors import NotReady
     from headrace.host.facts import HostFacts
-    from headrace.hunt.hunt import usual_login
+    from headrace.host.login import usual_login
 
     if is_probed:
         return login if login.is_named else None

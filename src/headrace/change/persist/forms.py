@@ -9,48 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 from headrace.base.encode import json_text
 from headrace.base.errors import Refused
-from headrace.base.model import Vendor
+from headrace.change.form import Form
 from headrace.change.persist.options import FILE
 from headrace.lab.server.option_files import quoted
 
 NAME = "headrace"
 #: Read by the images of MySQL, MariaDB and Percona after their own options.
 _FOLDER = "/etc/mysql/conf.d"
-
-
-class Form(StrEnum):
-    """How settings are written."""
-
-    COMPOSE = "compose"
-    KUBERNETES = "kubernetes"
-    PERCONA_XTRADB_OPERATOR = "percona-xtradb-operator"
-    PERCONA_SERVER_OPERATOR = "percona-server-operator"
-    MARIADB_OPERATOR = "mariadb-operator"
-    MYSQL_OPERATOR = "mysql-operator"
-    ANSIBLE = "ansible"
-    NIXOS = "nixos"
-
-    @property
-    def vendors(self) -> frozenset[Vendor]:
-        """The servers that it runs; empty if any."""
-        return _VENDORS.get(self, frozenset())
-
-    @property
-    def has_host(self) -> bool:
-        """Whether it describes the host as well."""
-        return self in (Form.ANSIBLE, Form.NIXOS)
-
-
-_VENDORS = {
-    Form.PERCONA_XTRADB_OPERATOR: frozenset({Vendor.PERCONA}),
-    Form.PERCONA_SERVER_OPERATOR: frozenset({Vendor.PERCONA}),
-    Form.MARIADB_OPERATOR: frozenset({Vendor.MARIADB}),
-    Form.MYSQL_OPERATOR: frozenset({Vendor.MYSQL}),
-}
 
 
 @dataclass(frozen=True)

@@ -350,8 +350,8 @@ def _refuse_if_moved(hunt: Hunt, target: str, login: ServerLogin, finding: str) 
     """Raises Refused if the host is not what the finding saw: the baseline would be another."""
     from headrace.base.errors import Refused
     from headrace.host.agent import Agent
+    from headrace.host.login import usual_login
     from headrace.host.moved import moved
-    from headrace.hunt.hunt import usual_login
 
     async def facts(host: Any) -> Any:
         agent = await Agent.install(host)

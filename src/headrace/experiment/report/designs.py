@@ -11,13 +11,13 @@ from rich.text import Text
 
 from headrace.base.intervals import POWER
 from headrace.experiment.frozen import Design
-from headrace.experiment.report import tables
 from headrace.experiment.report.effects import words as effects
 from headrace.experiment.stats import aliasing, power
 from headrace.experiment.stats.aliasing import Aliasing
 from headrace.experiment.stats.power import Detectable
 from headrace.experiment.stats.ways import Way
 from headrace.show import text
+from headrace.show.columns import of_columns
 
 _ROMAN = {1: "I", 2: "II", 3: "III", 4: "IV", 5: "V"}
 
@@ -136,7 +136,7 @@ def _detects(found: Outlook) -> list[RenderableType]:
     rows = [d for d in (found.baseline, *found.factors) if d is not None]
     if not any(d.ratio for d in rows):
         return []
-    table = tables.of_columns(("effect of", False), ("detectable from", True), ("degrees of freedom", True))
+    table = of_columns(("effect of", False), ("detectable from", True), ("degrees of freedom", True))
     for row in rows:
         least = " at least" if row.is_least else ""
         name = row.what if row is found.baseline else f"{row.what}, on average"
@@ -150,9 +150,7 @@ def _detects(found: Outlook) -> list[RenderableType]:
 
 def ways(found: Sequence[Way], best: Way, effect: float) -> RenderableType:
     """How long each way of measuring takes on this machine."""
-    table = tables.of_columns(
-        ("measured by", False), ("spread of a block", True), ("blocks", True), ("time", True)
-    )
+    table = of_columns(("measured by", False), ("spread of a block", True), ("blocks", True), ("time", True))
     notes = []
     for way in found:
         if way.why_not:

@@ -8,8 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from rich.table import Table
-
 from headrace.base.counted import counted
 from headrace.base.effect import Effect, NoiseFloor, Verdict
 from headrace.base.intervals import Interval
@@ -54,14 +52,6 @@ FIGURES: Mapping[str, Figure] = {
 
 #: Recorded by a trial to document where it ran; a difference in these is not a difference in configuration.
 _IDENTITIES = ("volume.device",)
-
-
-def of_columns(*columns: tuple[str, bool], **looks: Any) -> Table:
-    """A terminal's table without rules: one (title, is a number) per column. ``looks`` are rich's."""
-    table = Table(box=None, pad_edge=False, header_style="bold", **looks)
-    for title, is_number in columns:
-        table.add_column(title, justify="right" if is_number else "left", overflow="fold")
-    return table
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Terminal views other than results: a host's facts, a design, an experiment's state, a comparison."""
+"""Terminal views other than results: a design, an experiment's state, a comparison."""
 
 from __future__ import annotations
 
@@ -13,33 +13,19 @@ from rich.text import Text
 from headrace.base.counted import counted
 from headrace.base.effect import Effect
 from headrace.base.intervals import Interval
-from headrace.base.model import Facts
 from headrace.experiment.frozen import Design
-from headrace.experiment.report import tables
 from headrace.experiment.report.progress import duration
 from headrace.experiment.stats.headline import TAIL
 from headrace.experiment.stats.result import Comparison
 from headrace.experiment.stats.trials import THROUGHPUT
 from headrace.experiment.store import ExperimentFolder
-from headrace.host.facts import HostFacts
-from headrace.host.spared import OPTION, of_facts
+from headrace.show.columns import of_columns
 from headrace.show.notice import Conclusion, Notice, Told
 from headrace.show.text import clean, clean_lines
 
 
 def _table(*columns: str, title: str | None = None) -> Table:
-    return tables.of_columns(*((c, False) for c in columns), title=title, title_justify="left")
-
-
-def facts(found: Facts) -> RenderableType:
-    """A host on one screen; ``--json`` has the rest."""
-    table = _table("", "")
-    for name, value in HostFacts(found).digest():
-        table.add_row(Text(clean(name), style="bold"), Text(clean(value)))
-    if missing := of_facts(found):
-        reasons = f"{'; '.join(missing)}. headrace facts {OPTION} reads all"
-        table.add_row(Text("left out", style="bold"), Text(clean(reasons)))
-    return table
+    return of_columns(*((c, False) for c in columns), title=title, title_justify="left")
 
 
 def design(content: Design, hours: float, load_s: float = 0.0) -> RenderableType:

@@ -13,7 +13,7 @@ from headrace.fleet.host import Host
 from headrace.history.collect import minute
 from headrace.host.activity import Activity
 from headrace.host.agent import Agent
-from headrace.hunt.hunt import usual_login
+from headrace.host.login import usual_login
 from headrace.hunt.live import Feed, Link
 from headrace.hunt.resources import Verdict
 from headrace.hunt.rules import Judgement

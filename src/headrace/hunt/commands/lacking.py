@@ -34,7 +34,7 @@ async def named(host: Target, login: ServerLogin | None, snapshot: Snapshot) -> 
     Only reads the descriptions of their tables, and asks for plans.
     """
     from headrace.host.agent.door import Agent
-    from headrace.hunt.hunt import usual_login
+    from headrace.host.login import usual_login
 
     activity = snapshot.activity
     asked = _costliest(snapshot)

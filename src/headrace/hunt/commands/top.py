@@ -56,9 +56,10 @@ def top(
 
     Changes nothing. Press ? for help.
     """
+    from headrace.host.login import usual_login
     from headrace.host.target import TargetSpec
     from headrace.hunt import admission
-    from headrace.hunt.hunt import refused, usual_login
+    from headrace.hunt.hunt import refused
     from headrace.hunt.live import Feed
 
     feed = Feed(TargetSpec.parse(target), login, find_login=usual_login, thorough=thorough)
@@ -85,8 +86,8 @@ def top(
 async def _demand(host: Any, login: ServerLogin) -> None:
     """Raises TargetError, before anything is sampled, if the server that was named does not let us in."""
     from headrace.host.agent import Agent
+    from headrace.host.login import usual_login
     from headrace.hunt import admission
-    from headrace.hunt.hunt import usual_login
 
     agent = await Agent.install(host)
     found, why = await usual_login(agent, login)

@@ -11,9 +11,9 @@ from typing import Any
 
 from headrace.base import received
 from headrace.base.errors import PlanError
+from headrace.base.state import state_path
 from headrace.base.whole import write_whole
 from headrace.host.agent import Agent
-from headrace.host.snapshot import state_path
 from headrace.host.target import Target
 from headrace.hunt.ladder.packets import Size, Step, steps_of
 from headrace.hunt.ladder.published import Ladder, read

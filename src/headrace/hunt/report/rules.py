@@ -7,14 +7,14 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.base.counted import counted
-from headrace.experiment.report import tables
 from headrace.hunt.report.words import SEVERITY_STYLE
 from headrace.hunt.rules.rule import Rule
+from headrace.show.columns import of_columns
 
 
 def table(rules: list[Rule]) -> RenderableType:
     """All rules in one list."""
-    rows = tables.of_columns(*((title, False) for title in ("code", "", "finds", "confidence", "for")))
+    rows = of_columns(*((title, False) for title in ("code", "", "finds", "confidence", "for")))
     for rule in rules:
         style = SEVERITY_STYLE[rule.severity]
         rows.add_row(

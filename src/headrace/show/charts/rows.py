@@ -208,3 +208,13 @@ def ticks_ms(low: float, high: float, most: int = 4) -> dict[str, Any]:
         if len(ticks) <= most:
             break
     return {"tickvals": ticks, "ticktext": [f"{t:,g}" if t < 1000 else f"{t:,.0f}" for t in ticks]}
+
+
+def coloured(name: str, colour: str) -> Markup:
+    """A line's name in its colour: a legend inside a figure."""
+    return Markup('<span style="color:{}">{}</span>').format(colour, name)
+
+
+def panel_words(title: str, parts: Sequence[Markup]) -> Markup:
+    """A panel's title with its legend."""
+    return Markup("<b>{}</b>   {}").format(title, Markup("   ").join(parts))

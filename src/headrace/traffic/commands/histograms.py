@@ -57,7 +57,7 @@ async def _collect(
 ) -> int:
     """The first snapshot must succeed; a later one that fails is a gap."""
     from headrace.host.agent import Agent
-    from headrace.hunt.hunt import usual_login
+    from headrace.host.login import usual_login
 
     agent = await Agent.install(host)
     found, why_not = await usual_login(agent, login)

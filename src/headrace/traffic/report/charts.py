@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from markupsafe import Markup
 
-from headrace.experiment.report.charts.trials import coloured, panel_words
-from headrace.show.charts import LINE_COLOURS, numbers
+from headrace.show.charts import LINE_COLOURS, coloured, numbers, panel_words
 from headrace.show.parts import Figure
 from headrace.show.text import short
 from headrace.traffic import figures as traffic

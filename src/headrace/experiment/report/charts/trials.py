@@ -13,23 +13,13 @@ from markupsafe import Markup
 
 from headrace.base.intervals import Interval
 from headrace.experiment.report.series import Grid
-from headrace.show.charts.rows import errors, line_x, numbers, ticks_ms
+from headrace.show.charts.rows import coloured, errors, line_x, numbers, panel_words, ticks_ms
 from headrace.show.parts import Figure
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
-
-
-def coloured(name: str, colour: str) -> Markup:
-    """A line's name in its colour: a legend inside a figure."""
-    return Markup('<span style="color:{}">{}</span>').format(colour, name)
-
-
-def panel_words(title: str, parts: Sequence[Markup]) -> Markup:
-    """A panel's title with its legend."""
-    return Markup("<b>{}</b>   {}").format(title, Markup("   ").join(parts))
 
 
 def scaling(
