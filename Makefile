@@ -8,6 +8,9 @@ TOGETHER := scripts/tests -n 4 --dist loadfile --no-loadscope-reorder
 TOGETHER_REAL := $(subst -n 4,-n 5,$(TOGETHER))
 # Rollouts compare blocks of a server's own, and wait most of the time: two files of them hardly disturb each other.
 TOGETHER_WAITING := $(subst -n 4,-n 2,$(TOGETHER))
+# Where the slow and the real tests are: to import the files of all others took each process five seconds. A test that is
+# neither in tests/real nor in a file with these words is an error of collecting (tests/conftest.py).
+REAL_FILES = tests/real $$(grep -rlE 'mark\.slow|chromium' tests/unit tests/agent --include='*.py')
 # What `make check` runs: rules about the source. `make test` runs them, too, unless CHECKED says that they were run.
 LINTS := $(addprefix tests/unit/test_,$(addsuffix .py,architecture crates ways_out trust_rules words))
 # The journal's code on a model of a machine: runs by seed, and every crash point.
@@ -15,6 +18,8 @@ SIMULATE := RUST_BACKTRACE=0 cargo test --locked --quiet --workspace --lib simul
 export PATH := $(PATH):/usr/sbin:/sbin
 # Every test of the command line is a start of Python: one that may not keep its bytecode compiles NumPy and SciPy anew.
 unexport PYTHONDONTWRITEBYTECODE
+# Processes beside each other: threads of NumPy's own would only wait for each other's cores.
+test test-real torture: export OPENBLAS_NUM_THREADS = 1
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-real check format bench docs wheel release advisories torture lock clean
 
@@ -36,7 +41,7 @@ test-real: ## every other test, on real servers, hosts, virtual machines, device
 	@scripts/setup tests
 	HEADRACE_SIMULATE=20000 $(SIMULATE) --include-ignored
 	code=0; \
-	$(TOGETHER_REAL) -m 'not alone and (slow or (real and not path))' || code=1; \
+	$(TOGETHER_REAL) -m 'not alone and (slow or (real and not path))' $(REAL_FILES) || code=1; \
 	$(TOGETHER_WAITING) -m alone tests/real/ssh || code=1; \
 	scripts/tests -m alone tests/real --ignore=tests/real/ssh || code=1; exit $$code
 

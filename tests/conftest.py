@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -73,6 +74,8 @@ IS_THOROUGH = bool(os.environ.get("HEADRACE_TEST_ALL"))
 MISSING = {name for name, there in OTHER.items() if not there()}
 
 LONGEST_NAME = 1000
+#: By these words `make test-real` finds the files outside `real` that it collects.
+SAYS_SO = re.compile(r"mark\.slow|chromium")
 
 #: Where tests that need no device keep their files: headrace syncs each, and a busy disk takes 3 to 30 ms for it.
 MEMORY = "HEADRACE_TESTS_MEMORY"
@@ -126,6 +129,9 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker("real")
     if item.path.stem in ALONE.get(folder, ()) and not item.get_closest_marker("beside"):
         item.add_marker("alone")
+    later = item.get_closest_marker("slow") or item.get_closest_marker("real")
+    if later and not folder.startswith("real") and not SAYS_SO.search(item.path.read_text()):
+        raise pytest.UsageError(f"{item.nodeid}: make test-real does not collect this file: say mark.slow in it")
     if item.get_closest_marker("thorough") and not IS_THOROUGH:
         item.add_marker(pytest.mark.skip(reason="takes minutes: make torture"))
     lacking = [name for name in needs if name in MISSING or (name not in OTHER and not has(name))]
