@@ -131,7 +131,9 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker("alone")
     later = item.get_closest_marker("slow") or item.get_closest_marker("real")
     if later and not folder.startswith("real") and not SAYS_SO.search(item.path.read_text()):
-        raise pytest.UsageError(f"{item.nodeid}: make test-real does not collect this file: say mark.slow in it")
+        raise pytest.UsageError(
+            f"{item.nodeid}: make test-real does not collect this file: say mark.slow in it"
+        )
     if item.get_closest_marker("thorough") and not IS_THOROUGH:
         item.add_marker(pytest.mark.skip(reason="takes minutes: make torture"))
     lacking = [name for name in needs if name in MISSING or (name not in OTHER and not has(name))]

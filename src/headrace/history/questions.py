@@ -100,9 +100,9 @@ def chart(reader: Reader, host: str, metric: str, span: Range, most: int = MOST_
     return Chart(times, unit, list(lines.values()))
 
 
-def has_client_times(reader: Reader, host: str, span: Range) -> bool:
+def has_client_times(reader: Reader, hosts: str | Sequence[str], span: Range) -> bool:
     """Whether clients timed any call."""
-    return bool(reader.rows("clients", "SELECT 1 FROM rows WHERE count > 0 LIMIT 1", host, span))
+    return bool(reader.rows("clients", "SELECT 1 FROM rows WHERE count > 0 LIMIT 1", hosts, span))
 
 
 def client_times(reader: Reader, host: str, span: Range) -> Chart:

@@ -13,6 +13,7 @@ from headrace import __version__
 from headrace.history import questions
 from headrace.web import load
 from headrace.web.asked import MOST_WORDS, RANGES, Asked
+from headrace.web.fleet_times import Answers as FleetTimes
 from headrace.web.guard import needs
 from headrace.web.listing import KINDS
 from headrace.web.site import Site, one_host
@@ -42,6 +43,11 @@ _PARAMETERS: Mapping[str, tuple[str, Any]] = {
         {"type": "string", "enum": list(load.BY), "default": "wait"},
     ),
     "metric": ("A metric of the history, such as `cpu`.", {"type": "string"}),
+    "rollout": ("A rollout's id.", {"type": "string"}),
+    "of": (
+        "Its hosts: at each time the slowest one, or all with the same weight.",
+        {"type": "string", "enum": ["worst", "average"], "default": "average"},
+    ),
     "finding": (
         "A finding's id, in place of a metric: the share of the judged minutes in which it stood.",
         {"type": "string"},
@@ -86,6 +92,7 @@ def routes(site: Site) -> list[Route]:
         needs(Role.VIEWER, Route("/api/chart.json", _Chart(site).answer)),
         needs(Role.VIEWER, Route("/api/heat.json", _Heat(site).answer)),
         needs(Role.VIEWER, Route("/api/load.json", _Load(site).answer)),
+        needs(Role.VIEWER, Route("/api/fleet_times.json", FleetTimes(site).answer)),
     ]
     for table in TABLES.values():
         answers = _Answers(site, table)
@@ -218,6 +225,15 @@ def openapi() -> dict[str, Any]:
             "summary": "Load over time",
             "description": "Average active sessions: how many were at work at any moment, and the CPUs.",
             "parameters": [_parameter(name) for name in ("host", "range", "until", "by", "own")],
+            "responses": _responses("application/json"),
+        }
+    }
+    paths["/api/fleet_times.json"] = {
+        "get": {
+            "summary": "What clients waited for on the hosts of a rollout",
+            "description": "Percentiles in seconds, before, in and after it; each class of calls keeps the share "
+            "that it had before the change.",
+            "parameters": [_parameter(name) for name in ("rollout", "of")],
             "responses": _responses("application/json"),
         }
     }

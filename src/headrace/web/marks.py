@@ -78,6 +78,25 @@ def _rows(book: Book, names: Sequence[str]) -> Iterator[Row]:
                 yield from _of_host(book, stage, host)
 
 
+def of_stages(book: Book, names: Sequence[str]) -> list[Row]:
+    """Newest first: of each stage when the first of these hosts was on trial, and when the last one ended."""
+    marked: list[Row] = []
+    for stage in book.plan.stages:
+        hosts = [host for host in stage.hosts if host in names]
+        rows = [row for host in hosts for row in _of_host(book, stage, host)]
+        about = {"stage": stage.name, "hosts": ", ".join(hosts)}
+        begun = [row for row in rows if row["kind"] == "on trial"]
+        ended = [row for row in rows if row["kind"] != "on trial"]
+        if begun:
+            # Said of the end, if there is one.
+            first = min(begun, key=lambda row: float(row["at_s"]))
+            marked.append({**first, **about, **({"verdict": "", "effect": ""} if ended else {})})
+        if ended:
+            marked.append({**max(ended, key=lambda row: float(row["at_s"])), **about})
+    marked.sort(key=lambda row: -float(row["at_s"]))
+    return [{**row, "mark": _mark(row)} for row in marked]
+
+
 def _once(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Without second names of a setting, and without what experiments prepare."""
     names: dict[tuple[Any, ...], dict[str, str]] = {}

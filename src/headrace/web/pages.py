@@ -21,6 +21,7 @@ from headrace.web import (
     capacity,
     compare,
     finding,
+    fleet_times,
     load,
     locks,
     merged,
@@ -358,7 +359,8 @@ class Pages:
 
         async def work() -> dict[str, Any]:
             said = request.query_params.get("said", "")[:MOST_WORDS]
-            return {**await asyncio.to_thread(rollouts.shown, book), "said": said}
+            shown = await asyncio.to_thread(rollouts.shown, book)
+            return {**shown, "times": await fleet_times.section(self._site, book), "said": said}
 
         return await self._page(request, "rollout.html", f"Rollout {book.plan.id}", work())
 

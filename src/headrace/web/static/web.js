@@ -117,6 +117,7 @@
       const one = found.lines.length === 1 && found.unit_s > 60;
       if (one) lines.push({ label: "highest minute", values: found.lines[0].most });
       draw(figure, found.t_s, lines, { form: forms[figure.dataset.kind] });
+      if (found.notes?.length) figure.querySelector(".said").append(". " + found.notes.join("; ") + ".");
     } catch (error) { figure.querySelector(".said").textContent = "not loaded: " + error.message; }
   }
 
