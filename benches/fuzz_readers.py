@@ -11,6 +11,7 @@ its seed and kept in a directory; the exit code is 1. READER is the start of a n
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
@@ -18,6 +19,7 @@ import random
 import re
 import resource
 import signal
+import struct
 import sys
 import tempfile
 import time
@@ -34,7 +36,7 @@ import pyarrow as pa  # noqa: E402
 from tests import digests, outputs  # noqa: E402
 from tests.unit.test_dumps import ETHTOOL, NODE, SLOW, TEXTS  # noqa: E402
 
-from headrace.base import received, toml  # noqa: E402
+from headrace.base import hdr, received, toml  # noqa: E402
 from headrace.base.errors import HeadraceError  # noqa: E402
 from headrace.capacity import capacity, catalogue  # noqa: E402
 from headrace.capacity import table as demands  # noqa: E402
@@ -113,6 +115,11 @@ OFFERS = [b"name,cpus,memory,price\nm5.large,2,8GiB,0.096\nm5.xlarge,4,16GiB,0.1
           b'{"products": {"a": {"sku": "a", "attributes": {"instanceType": "m5.large", "vcpu": "2"}}}, "terms": {}}']  # fmt: skip
 
 
+#: Unpacked: zlib would hide what is changed.
+HISTOGRAMS = [struct.pack(">iiiiqqd", 0x1C849313, 6, 0, 2, 1000, 10**12, 1.0) + b"\x09\x02\x80\x01\x04\x06",
+              struct.pack(">iiiiqqd", 0x1C849341, 8, 0, 3, 1, 10**12, 1.0) + struct.pack(">ii", 5, 7)]  # fmt: skip
+
+
 def _digest() -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         from headrace.traffic.digests.lines import read_lines
@@ -149,6 +156,7 @@ READERS: dict[str, tuple[Read, list[bytes], tuple[type[Exception], ...]]] = {
     "offers": (in_file(catalogue.read, ".json"), OFFERS[1:], ()),
     "capacity": (in_file(capacity.read_json, ".json"), [_json({"a": 1})], ()),
     "hunt": (in_file(snapshot.load, ".hunt"), _hunts(), ()),
+    "hdr": (lambda content, _: hdr.decode(base64.b64encode(content).decode()), HISTOGRAMS, (ValueError,)),
 }  # fmt: skip
 
 TOKENS = [b"", b"=", b"[", b"]", b'"', b"\n", b"{}", b"{", b"}", b"nan", b"-1", b"1e400", b"9" * 30, b"true", b"null",

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
+from headrace.base import hdr
 from headrace.base.buckets import BEYOND, bucket_bounds
 from headrace.base.errors import PlanError
 from headrace.change.production import served
@@ -88,7 +89,7 @@ def test_lines_of_a_csv_are_taken_once_and_late_ones_are_added(archive: Archive,
     path = tmp_path / "times.csv"
     path.write_text(f"{HEAD}{T0 - 600},60,db1,old,1,7\n")
     found = clients(archive, Source(csv=path, hosts={"orders": "db1"}))
-    assert collected(found, 1) == ""
+    assert collected(found, 0) == ""
     with path.open("a") as file:
         file.write(
             f"{T0 + 60},30,orders,buy,1,5\n{T0 + 90},30,db1:3306,buy,2.5,3\n{T0 + 60},60,db1,buy,inf,1\n"
@@ -223,6 +224,40 @@ async def test_timers_come_over_udp_and_a_port_that_is_taken_is_said(archive: Ar
         await until_async(lambda: timers._calls)
         assert timers.take(int(time.time()) + 120) == {}
         timers.close()
+
+
+#: An interval of jHiccup's log, from the tests of HdrHistogram: 1.007 s from 0.127 s after the start.
+HICCUP = (
+    "0.127,1.007,2.769,HISTFAAAAEV42pNpmSzMwMCgyAABTBDKT4GBgdnNYMcCBvsPEBEJISEuATEZMQ4uASkhIR4nrxg9v2lMaxhvMekILGZk"
+    "KmcCAEf2CsI="
+)
+
+
+def test_an_interval_log_of_hdr_histogram(archive: Archive, tmp_path: Path) -> None:
+    path = tmp_path / "app.hlog"
+    head = f'#[StartTime: {T0}.0 (seconds since epoch), then]\n"StartTimestamp","Interval_Length"\n'
+    path.write_text(head + HICCUP + "\n")
+    found = clients(archive, Source(hdr=path, host="db1", unit="ns"))
+    collected(found, 0)
+    histogram = HICCUP.rpartition(",")[2]
+    with path.open("a") as file:
+        file.write(f"30.1,1.0,2.769,{histogram}\n")  # of the minute in which this began
+        file.write(f"119.7,1.0,2.769,{histogram}\nTag=checkout,61,1.0,2.769,{histogram}\n")
+        file.write(f"110,30,2.769,{histogram}\n62,1,1,no histogram\n{T0 + 125},1.0,2.769,{histogram}\n")
+    problem = collected(found, 1)
+    assert collected(found, 2, 3) == ""
+    counts = hdr.decode(histogram)
+    rows = kept(archive)
+    assert [(minute, name, sum(row[3] for row in rows if row[:2] == (minute, name))) for minute, name in (
+        (0, ""), (1, ""), (1, "checkout"), (2, ""),
+    )] == [(0, "", 0), (1, "", 741), (1, "checkout", 741), (2, "", 741)]  # fmt: skip
+    assert sum(count for _, count in counts) == 741
+    # The log's own maximum.
+    assert round(counts[-1][0] / 1e6, 3) == 2.769
+    for why in ("a part of the minute in which this began", "not within one minute", "no base64"):
+        assert why in problem, problem
+    with pytest.raises(ValueError, match="hdr needs host, and the unit"):
+        Source(hdr=path, host="db1")
 
 
 def test_the_chart_has_their_percentiles_and_nothing_for_what_is_beyond_the_last_bound(

@@ -8,6 +8,11 @@
     csv = "/var/log/app/latencies.csv"              # lines that the application appends, as of `verify`
 
     [[clients]]
+    hdr = "/var/log/app/latencies.hlog"             # an interval log of HdrHistogram, of one host
+    host = "db1"
+    unit = "ns"                                     # of its values
+
+    [[clients]]
     statsd = "127.0.0.1:8125"                       # timers, such as app.db1.checkout:12.5|ms
     pattern = "app.{host}.{class}"
 
@@ -31,7 +36,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from headrace.base import parquet, toml
+from headrace.base import hdr, parquet, toml
 from headrace.base.buckets import BEYOND, bucket_of
 from headrace.base.counted import counted
 from headrace.base.errors import HeadraceError, PlanError
@@ -59,6 +64,10 @@ MOST_WAITING = 10_000
 LONGEST_NS, LEAST_RATE = 2.0**62, 1e-6
 #: Names that are said.
 MOST_SAID = 3
+#: The start of a file that says how the rest is read.
+HEAD_BYTES, HEAD_LINES = 64 << 10, 100
+#: Intervals up to this length count in the minute in which they began.
+SHORT_S, YEAR_S = 10.0, 365 * 86_400.0
 #: Columns of a source that tells a CSV from its first line.
 COLUMNS = {"time", "seconds", "count"}
 
@@ -78,15 +87,20 @@ class Source(BaseModel):
     class_label: str = ""
     unit: str = "s"
     csv: Path | None = None
+    hdr: Path | None = None
+    host: str = ""
     statsd: str = ""
     pattern: str = ""
     hosts: Mapping[str, str] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _is_one(self) -> Source:
-        kinds = [name for name in ("prometheus", "csv", "statsd") if getattr(self, name)]
+        kinds = [name for name in ("prometheus", "csv", "hdr", "statsd") if getattr(self, name)]
         if len(kinds) != 1:
-            raise ValueError("name one of prometheus, csv and statsd")
+            raise ValueError("name one of prometheus, csv, hdr and statsd")
+        if self.hdr and not (self.host and "unit" in self.model_fields_set):
+            # No line of such a log says either.
+            raise ValueError("hdr needs host, and the unit of its values")
         if self.prometheus and not self.query:
             raise ValueError("prometheus needs query")
         if self.unit not in UNITS_NS:
@@ -99,7 +113,7 @@ class Source(BaseModel):
 
     @property
     def name(self) -> str:
-        return self.prometheus or str(self.csv or f"statsd {self.statsd}")
+        return self.prometheus or str(self.csv or self.hdr or f"statsd {self.statsd}")
 
 
 def read_sources(path: Path) -> list[Source]:
@@ -248,7 +262,7 @@ def _bare(name: str) -> str:
 def _reader(source: Source) -> Reader:
     if source.prometheus:
         return Prometheus(source)
-    return Csv(source) if source.csv else Statsd(source)
+    return Csv(source) if source.csv else HdrLog(source) if source.hdr else Statsd(source)
 
 
 class Prometheus(Reader):
@@ -298,20 +312,24 @@ def bucket_ending_at(bound_ns: float) -> int:
     return int(bucket_of(max(math.ceil(bound_ns) - 1, 0)))
 
 
-class Csv(Reader):
-    """Lines that are appended. A file that shrinks or is another one is read from its start."""
+class Appended(Reader):
+    """Lines that are appended to a file. One that shrinks or is another one is read from its start."""
 
     def __init__(self, source: Source) -> None:
         super().__init__(source)
-        assert source.csv is not None
-        self._path = source.csv
-        self._header: list[str] = []
+        path = source.csv or source.hdr
+        assert path is not None
+        self._path = path
         self._at = 0
         self._inode = -1
         self._rest = b""
         self._waiting: _Calls = {}
+        #: The minute in which this began: of what is shorter only a part was read.
+        self._first_s: int | None = None
 
     def take(self, until_s: int) -> _Calls:
+        if self._first_s is None:
+            self._first_s = until_s
         for line in self._lines():
             self._line(line, until_s)
         ready = {key: calls for key, calls in self._waiting.items() if key[1] + MINUTE_S <= until_s}
@@ -327,7 +345,7 @@ class Csv(Reader):
                     # What was there before this began is not read: it belongs to minutes that have passed.
                     is_first = self._inode == -1
                     self._inode, self._at, self._rest = state, 0, b""
-                    self._header = []
+                    self._begin()
                     if is_first:
                         self._skip(file)
                 file.seek(self._at)
@@ -342,16 +360,44 @@ class Csv(Reader):
         return [line.decode("utf-8", "replace").strip() for line in lines]
 
     def _skip(self, file: Any) -> None:
-        """To its end; the first line names the columns."""
+        """To its end; its first lines say how the others are read."""
         file.seek(0)
-        self._take_header(file.readline(64 << 10).decode("utf-8", "replace").strip())
+        for line in file.read(HEAD_BYTES).decode("utf-8", "replace").splitlines()[:HEAD_LINES]:
+            self._head(line.strip())
         end = file.seek(0, 2)
         # From the start of a line on.
         file.seek(max(end - (64 << 10), 0))
         tail = file.read()
         self._at = end - (len(tail) - (tail.rfind(b"\n") + 1))
 
-    def _take_header(self, line: str) -> bool:
+    def _begin(self) -> None:
+        """Forget what the first lines of another file said."""
+        raise NotImplementedError
+
+    def _head(self, line: str) -> bool:
+        """Whether this line says how others are read."""
+        raise NotImplementedError
+
+    def _line(self, line: str, until_s: int) -> None:
+        """A line that is new."""
+        raise NotImplementedError
+
+    def _own(self, host: str, minute: int, seconds: float, until_s: int) -> _Counts:
+        """The calls of this minute, of which the line has so many seconds. Those that are not kept are in none."""
+        if minute > until_s + HOUR_S or len(self._waiting) >= MOST_WAITING:
+            self.wrong["its time is yet to come"] += 1
+            return {}
+        if minute == self._first_s and seconds < MINUTE_S - 1e-6:
+            self.wrong["it is a part of the minute in which this began"] += 1
+            return {}
+        return self._waiting.setdefault((host, minute), {})
+
+
+class Csv(Appended):
+    def _begin(self) -> None:
+        self._header: list[str] = []
+
+    def _head(self, line: str) -> bool:
         names = [word.strip() for word in _cells(line)]
         if set(names) >= COLUMNS:
             self._header = names
@@ -359,7 +405,7 @@ class Csv(Reader):
         return False
 
     def _line(self, line: str, until_s: int) -> None:
-        if not line or self._take_header(line):
+        if not line or self._head(line):
             return
         if not self._header:
             self.wrong["no line has the columns time, seconds and count"] += 1
@@ -378,10 +424,7 @@ class Csv(Reader):
         if end > minute + MINUTE_S + 1e-6:
             self.wrong["its stretch is not within one minute"] += 1
             return
-        if minute > until_s + HOUR_S or len(self._waiting) >= MOST_WAITING:
-            self.wrong["its time is yet to come"] += 1
-            return
-        own = self._waiting.setdefault((self.host(host), minute), {})
+        own = self._own(self.host(host), minute, end - start, until_s)
         if count:
             _add(own, (query_class, _ends([upper])[0]), count)
 
@@ -392,6 +435,67 @@ def _cells(line: str) -> list[str]:
         return next(csv.reader([line]), [])
     except csv.Error:
         return []
+
+
+class HdrLog(Appended):
+    """An interval log of HdrHistogram: [Tag=CLASS,]START,LENGTH,MAX,HISTOGRAM in each line. Times count from what
+    ``#[BaseTime: ...]`` says, or ``#[StartTime: ...]``, or are since 1970."""
+
+    def _begin(self) -> None:
+        self._base_s: float | None = None
+        self._start_s: float | None = None
+
+    def _head(self, line: str) -> bool:
+        if not line.startswith("#"):
+            return line.startswith('"')  # the names of the columns
+        if match := _TIME_OF_LOG.match(line):
+            try:
+                at_s = float(match[2])
+            except ValueError:
+                return True
+            if match[1] == "BaseTime":
+                self._base_s = at_s
+            else:
+                self._start_s = at_s
+        return True
+
+    def _line(self, line: str, until_s: int) -> None:
+        if not line or self._head(line):
+            return
+        cells = line.split(",")
+        tag = cells.pop(0)[4:] if cells[0].startswith("Tag=") else ""
+        if len(cells) != 4:
+            self.wrong["no line of an interval log"] += 1
+            return
+        try:
+            start_s, length_s = self._absolute(float(cells[0])), float(cells[1])
+            counts = hdr.decode(cells[3])
+        except ValueError as error:
+            self.wrong[str(error)[:100]] += 1
+            return
+        if not (0 <= start_s < MOST_TIME_S and 0 <= length_s <= MINUTE_S):
+            self.wrong["its time cannot be, or it is longer than a minute"] += 1
+            return
+        minute = int(start_s // MINUTE_S) * MINUTE_S
+        # Intervals begin when they begin. One of seconds counts where it began; a longer one is of no minute.
+        if length_s > SHORT_S and start_s + length_s > minute + MINUTE_S:
+            self.wrong["its stretch is not within one minute"] += 1
+            return
+        own = self._own(self.source.host, minute, length_s, until_s)
+        unit_ns = UNITS_NS[self.source.unit]
+        for value, count in counts:
+            _add(own, (tag, _ends([(value + 1) * unit_ns])[0]), float(count))
+
+    def _absolute(self, at_s: float) -> float:
+        """As the library's own reader does: a time a year before the start of the log is one since its start."""
+        if self._base_s is not None:
+            return self._base_s + at_s
+        if self._start_s is not None and at_s < self._start_s - YEAR_S:
+            return self._start_s + at_s
+        return at_s
+
+
+_TIME_OF_LOG = re.compile(r"#\[(BaseTime|StartTime): ([0-9.]+)")
 
 
 class Statsd(Reader, asyncio.DatagramProtocol):
