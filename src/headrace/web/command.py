@@ -91,7 +91,7 @@ class Storage:
         typer.Option(
             "--clients",
             metavar="FILE",
-            help="Sources of the response times that clients measure (TOML): Prometheus, CSV, HdrHistogram, statsd.",
+            help="Sources of response times that clients measure (TOML): Prometheus, CSV, HdrHistogram, statsd.",
         ),
     ] = None
     slow_log: Annotated[
