@@ -115,7 +115,7 @@ def test_real_outputs_of_fio_and_sysbench(tmp_path: Path) -> None:
         ("a,b\nx,1\ny,inf\n", "b = 'inf'"),
         ("a,b\nx,1,2\n", "2 columns in the header, not in this line"),
         ("a,b\nx,1\nx,2\n", "two levels"),
-        ("a,b\n,1\nx,2\n", "no 'a' here"),
+        ("a,b\n,1\nx,2\n", "the cell of 'a' is empty"),
     ],
 )
 def test_bad_tables(tmp_path: Path, table: str, said: str) -> None:

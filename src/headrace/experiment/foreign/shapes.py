@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 
 from headrace.base.counted import counted
 from headrace.base.errors import PlanError
-from headrace.experiment.foreign import names
+from headrace.experiment.foreign import headers, names
 from headrace.experiment.foreign.figures import names_a_summary
 from headrace.experiment.foreign.grid import Grid
 from headrace.experiment.foreign.nested import KEY
@@ -96,6 +96,8 @@ SETTINGS = frozenset({
 
 def reshape(grid: Grid, factors: Sequence[str], responses: Sequence[str], others: Collection[str]) -> None:
     """Gives the grid one line per run with a column per response, in place; what was done is in its notes."""
+    headers.first_table(grid, (*factors, *responses))
+    headers.join(grid, factors, responses)
     _transpose(grid, (*factors, *responses))
     rename(grid, (*factors, *responses, *others))
     missing = [name for name in responses if name not in grid.header]

@@ -212,7 +212,11 @@ def studies_of(
     for row in rows:
         for name in (*factors, *filter(None, (block, condition))):
             if not row.levels.get(name):
-                raise PlanError(f"no {name!r} here", place=row.place)
+                raise PlanError(
+                    f"the cell of {name!r} is empty",
+                    place=row.place,
+                    hint=f"write the level of {name} into every line: which one an empty cell means is not known",
+                )
     for response in responses:
         if not any(response in row.responses for row in rows):
             there = ", ".join(sorted({name for row in rows for name in row.responses})) or "none"
