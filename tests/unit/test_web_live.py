@@ -19,7 +19,7 @@ from headrace.host.target import TargetSpec
 from headrace.web import api, app, live
 from headrace.web.asked import Asked, seconds_of
 from headrace.web.listing import Column, Listing
-from headrace.web.tables import TABLES
+from headrace.web.pages import TABLES
 from tests.below import go_below
 from tests.history import fill, site
 

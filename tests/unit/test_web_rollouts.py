@@ -254,14 +254,13 @@ def test_a_stage_without_a_verdict_says_what_promotes_it(client: TestClient, boo
 
 
 async def test_an_abort_restores_the_hosts_or_asks_whoever_holds_it(book: Book, found: Site) -> None:
-    hands = rollouts.Hands(found)
     with book.hold():
-        await hands._take_back(again(book), "ann")
+        rollouts.take_back(found, again(book), "ann")
         await asyncio.sleep(0)
         assert again(book).stop_asked() == "ann"
         assert not again(book).state.is_aborted
     # Whoever held it has ended without having done it.
-    await asyncio.gather(*hands._restoring)
+    await asyncio.gather(*found.restoring)
     assert again(book).state.aborting == "aborted by ann"
     assert again(book).state.is_aborted
     assert rollouts.shown(again(book))["state"] == "taken back"

@@ -13,11 +13,13 @@ from headrace import __version__
 from headrace.history import questions
 from headrace.web import load
 from headrace.web.asked import MOST_WORDS, RANGES, Asked
+from headrace.web.charts import CHARTS, CLIENTS, HEATS
 from headrace.web.fleet_times import Answers as FleetTimes
 from headrace.web.guard import needs
 from headrace.web.listing import KINDS
+from headrace.web.page import Table
+from headrace.web.pages import TABLES
 from headrace.web.site import Site, one_host
-from headrace.web.tables import TABLES, Table
 from headrace.web.users import Role
 
 _PARAMETERS: Mapping[str, tuple[str, Any]] = {
@@ -53,36 +55,7 @@ _PARAMETERS: Mapping[str, tuple[str, Any]] = {
         {"type": "string"},
     ),
 }
-#: The charts of a host: metric -> title, kind of number, and the lines that are stacked or compared in it.
-#: The chart whose lines are percentiles, made from buckets.
-CLIENTS = "clients"
-CHARTS: Mapping[str, tuple[str, str]] = {
-    CLIENTS: ("Response times as clients measured them", "s"),
-    "cpu": ("CPU", "share"),
-    "pressure": ("Time in which some task waited", "share"),
-    "memory": ("Memory in use", "share"),
-    "device operations": ("Device operations", "rate"),
-    "device wait": ("Device time per request", "s"),
-    "device bytes": ("Device throughput", "bytes"),
-    "network bytes": ("Network", "bytes"),
-    "cores": ("Each core", "share"),
-    "server rates": ("Server: events", "rate"),
-    "server threads_running": ("Server: threads running", "n"),
-    "server threads_connected": ("Server: connections", "n"),
-    "server innodb_history_list_length": ("InnoDB: history list", "n"),
-    "memcached gets": ("memcached: gets", "rate"),
-    "memcached hits": ("memcached: hit rate", "share"),
-    "memcached evictions": ("memcached: evictions", "rate"),
-    "memcached connections": ("memcached: connections", "n"),
-    "memcached answer": ("memcached: time to answer its own host", "s"),
-}
 MOST_LINES = 12
-#: The heat maps of a host: metric -> title, kind of number, the value of the darkest cell [the highest].
-HEATS: Mapping[str, tuple[str, str, float | None]] = {
-    "cores": ("Cores: time busy", "share", 1.0),
-    "device queue": ("Devices: requests in flight", "n", None),
-    "device wait": ("Devices: time per request", "s", None),
-}
 
 
 def routes(site: Site) -> list[Route]:

@@ -131,6 +131,7 @@ def application(site: Site, names: frozenset[str] = frozenset()) -> ASGIApp:
         HTTPException: _http,
     }
     app = Starlette(routes=found, lifespan=lifespan, exception_handlers=errors)  # type: ignore[arg-type]
+    app.state.navigation = pages.NAVIGATION
     return Guard(
         app, sessions=site.sessions, audit=site.audit, routes=found, names=names,
         is_secure=site.is_secure, proxy=site.proxy,

@@ -25,7 +25,7 @@ from headrace.rollout.report import rollout as report
 from headrace.web.asked import Asked
 from headrace.web.guard import address_of
 from headrace.web.listing import Column, Listing, address
-from headrace.web.sessions import NOT_NOTED, Tries
+from headrace.web.sessions import NOT_NOTED
 from headrace.web.site import Site
 
 log = logging.getLogger("headrace.web")
@@ -216,74 +216,69 @@ _EVENTS = (
 )
 
 
-class Hands:
-    """What may be done with a rollout from a page."""
+async def approve(site: Site, request: Request) -> Response:
+    """A stage of exactly the plan that the page showed: its hash is part of the form.
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
-        self._restoring: set[asyncio.Task[None]] = set()
-        self._tries = Tries()
-
-    async def approve(self, request: Request) -> Response:
-        """A stage of exactly the plan that the page showed: its hash is part of the form.
-
-        Without TLS a session may be known to other programs of the host, so the password is asked again.
-        """
-        form = request.state.form
-        identity, stage = str(form.get("plan", ""))[:80], str(form.get("stage", ""))[:200]
-        if request.state.asks_again and (why := await self._why_not(request, str(form.get("password", "")))):
-            user = request.state.session.user
-            self._site.audit.note(
-                user.name, address_of(request), "rollout approve", f"{identity} {why}", ok=False
-            )
-            return RedirectResponse(address("/rollout", id=identity, said=why), 303)
-        # Before anything is done. To abort takes a change back: that never waits for a disk.
-        who, about = request.state.session.user.name, f"{identity} {stage}".strip()
-        if not self._site.audit.note(who, address_of(request), "rollout approve asked", about):
-            return RedirectResponse(address("/rollout", id=identity, said=NOT_NOTED), 303)
-        return await self._done(request, "approve", identity, stage)
-
-    async def _why_not(self, request: Request, password: str) -> str:
+    Without TLS a session may be known to other programs of the host, so the password is asked again.
+    """
+    form = request.state.form
+    identity, stage = str(form.get("plan", ""))[:80], str(form.get("stage", ""))[:200]
+    if request.state.asks_again and (why := await _why_not(site, request, str(form.get("password", "")))):
         user = request.state.session.user
-        # Not the name alone: who has the session elsewhere would keep its owner from approving.
-        whose = f"{user.name} at {address_of(request)}"
-        if (wait := self._tries.wait_s(whose)) > 0:
-            return f"too many wrong passwords: wait {wait:.0f} s"
-        # Before it is checked: guesses that come at once count, too.
-        self._tries.failed(whose)
-        if not await asyncio.to_thread(self._site.sessions.is_right, user, password):
-            return "the password is wrong: nothing was approved"
-        self._tries.succeeded(whose)
-        return ""
-
-    async def abort(self, request: Request) -> Response:
-        """Take everything back, or ask the command that carries it out to do so."""
-        return await self._done(request, "abort", str(request.state.form.get("plan", ""))[:80], "")
-
-    async def _done(self, request: Request, what: str, identity: str, stage: str) -> Response:
-        user = request.state.session.user
-        why = ""
-        try:
-            book = await asyncio.to_thread(opened, identity)
-            if what == "approve":
-                await asyncio.to_thread(_approve, book, stage, user.name)
-            else:
-                await self._take_back(book, user.name)
-        except Busy:
-            why = "another command is working on this rollout: approve it when it is waiting"
-        except (PlanError, Refused, StoreError) as error:
-            why = str(error)
-        except HTTPException as error:
-            why = error.detail
-        self._site.audit.note(
-            user.name, address_of(request), f"rollout {what}", f"{identity} {stage} {why}".strip(), ok=not why
-        )
+        site.audit.note(user.name, address_of(request), "rollout approve", f"{identity} {why}", ok=False)
         return RedirectResponse(address("/rollout", id=identity, said=why), 303)
+    # Before anything is done. To abort takes a change back: that never waits for a disk.
+    who, about = request.state.session.user.name, f"{identity} {stage}".strip()
+    if not site.audit.note(who, address_of(request), "rollout approve asked", about):
+        return RedirectResponse(address("/rollout", id=identity, said=NOT_NOTED), 303)
+    return await _done(site, request, "approve", identity, stage)
 
-    async def _take_back(self, book: Book, by: str) -> None:
-        task = asyncio.create_task(_restore(book, by))
-        self._restoring.add(task)
-        task.add_done_callback(self._restoring.discard)
+
+async def _why_not(site: Site, request: Request, password: str) -> str:
+    user = request.state.session.user
+    # Not the name alone: who has the session elsewhere would keep its owner from approving.
+    whose = f"{user.name} at {address_of(request)}"
+    if (wait := site.tries.wait_s(whose)) > 0:
+        return f"too many wrong passwords: wait {wait:.0f} s"
+    # Before it is checked: guesses that come at once count, too.
+    site.tries.failed(whose)
+    if not await asyncio.to_thread(site.sessions.is_right, user, password):
+        return "the password is wrong: nothing was approved"
+    site.tries.succeeded(whose)
+    return ""
+
+
+async def abort(site: Site, request: Request) -> Response:
+    """Take everything back, or ask the command that carries it out to do so."""
+    return await _done(site, request, "abort", str(request.state.form.get("plan", ""))[:80], "")
+
+
+async def _done(site: Site, request: Request, what: str, identity: str, stage: str) -> Response:
+    user = request.state.session.user
+    why = ""
+    try:
+        book = await asyncio.to_thread(opened, identity)
+        if what == "approve":
+            await asyncio.to_thread(_approve, book, stage, user.name)
+        else:
+            take_back(site, book, user.name)
+    except Busy:
+        why = "another command is working on this rollout: approve it when it is waiting"
+    except (PlanError, Refused, StoreError) as error:
+        why = str(error)
+    except HTTPException as error:
+        why = error.detail
+    site.audit.note(
+        user.name, address_of(request), f"rollout {what}", f"{identity} {stage} {why}".strip(), ok=not why
+    )
+    return RedirectResponse(address("/rollout", id=identity, said=why), 303)
+
+
+def take_back(site: Site, book: Book, by: str) -> None:
+    """Begins it; ``site.restoring`` has the task until it has ended."""
+    task = asyncio.create_task(_restore(book, by))
+    site.restoring.add(task)
+    task.add_done_callback(site.restoring.discard)
 
 
 def _approve(book: Book, stage: str, by: str) -> None:

@@ -17,7 +17,7 @@ from headrace.web.asked import Asked, BadAddress, UnknownHost
 from headrace.web.kept import Kept
 from headrace.web.proxied import Proxy
 from headrace.web.reviews import Reviews
-from headrace.web.sessions import Audit, Sessions
+from headrace.web.sessions import Audit, Sessions, Tries
 
 if TYPE_CHECKING:
     from headrace.web.looks import Looking
@@ -51,6 +51,10 @@ class Site:
     capacity: Kept = field(default_factory=lambda: Kept(600.0))
     #: A plan takes seconds of CPU.
     merged: Kept = field(default_factory=lambda: Kept(3600.0))
+    #: Wrong passwords at approvals.
+    tries: Tries = field(default_factory=Tries)
+    #: Rollouts that are being taken back: a task that nothing refers to may be dropped.
+    restoring: set[asyncio.Task[None]] = field(default_factory=set)
     _room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOST_QUESTIONS))
 
     def __post_init__(self) -> None:

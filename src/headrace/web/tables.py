@@ -1,4 +1,4 @@
-"""Every table: its columns, its rows, who may see it. Pages and ``/api`` use the same ones."""
+"""The tables of pages and of ``/api``: their columns and rows."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import asyncio
 import re
 import shlex
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from headrace.experiment.store import ExperimentFolder
@@ -19,12 +19,11 @@ from headrace.history.collect.watched import Watched
 from headrace.host.monitors import looks_at_server as looks_at_server
 from headrace.hunt.rules.cause import limited_by
 from headrace.hunt.rules.rule import Finding, at
-from headrace.web import capacity, locks, marks, rates, rollouts, said
+from headrace.web import locks, marks, rates, said
 from headrace.web.alerts import SERVE
 from headrace.web.asked import RANGES, Asked
 from headrace.web.listing import Column, Listing, Row, address
 from headrace.web.site import Site, loaded, one_host
-from headrace.web.users import Role
 
 #: Rows of the list of classes on a page; ``/api`` gives up to the second number.
 MOST_CLASSES, MOST_ROWS = 100, 100_000
@@ -34,18 +33,6 @@ _OF_SINGLE_CALLS = frozenset({"p99_ns", "p99_change", "most_ns"})
 
 #: Classes of headrace's own sessions and of other monitors, which are left out.
 OWN_CLASSES = 100
-
-
-@dataclass(frozen=True)
-class Table:
-    """``takes`` are the parameters of its address that it uses."""
-
-    name: str
-    title: str
-    about: str
-    read: Callable[[Site, Asked], Awaitable[Listing]]
-    takes: Sequence[str] = ("host", "range", "until", "from", "to")
-    role: Role = Role.VIEWER
 
 
 async def hosts(site: Site, asked: Asked) -> Listing:
@@ -577,38 +564,3 @@ def _experiment_rows(site: Site) -> list[dict[str, Any]]:
             }
         )
     return rows
-
-
-TABLES: Mapping[str, Table] = {
-    each.name: each
-    for each in (
-        Table("hosts", "Hosts", "Each host, and what limits it now.", hosts),
-        Table("resources", "Resources", "Utilisation, saturation and errors over the range.", resources),
-        Table(
-            "findings",
-            "Findings",
-            "Hypotheses of the last minute, each with the command that tests it.",
-            findings,
-        ),
-        Table(
-            "classes",
-            "Query classes",
-            "Statements without their values, by time, compared with the range before.",
-            classes,
-            ("host", "range", "until", "from", "to", "source", "q", "own", "sort", "order"),
-        ),
-        Table("running", "Running", "Statements that run now.", running, ("host",)),
-        Table("waits", "Lock waits", "Who waits for whose lock, now, as a tree.", locks.waits, ("host",)),
-        Table("changes", "Changes", "What changed on the hosts.", changes),
-        Table("alerts", "Alerts", "What stands out on the hosts, and what did.", alerts, ("host",)),
-        Table(
-            "capacity",
-            "Capacity",
-            "How full hosts are at their peak, and until when.",
-            capacity.listing,
-            ("host",),
-        ),
-        Table("rollouts", "Rollouts", "Rollouts planned on this machine.", rollouts.listing, ()),
-        Table("experiments", "Experiments", "Experiments on this machine.", experiments, ()),
-    )
-}

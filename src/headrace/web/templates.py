@@ -34,22 +34,13 @@ LOOKS = {
     "changing": "unsure", "aside": "unsure", "busy": "unsure", "reviewed": "better", "to do": "unsure",
     "now": "worse", "waiting": "unsure", "risk": "unsure", "unfinished": "unsure", "new": "unsure",
 }  # fmt: skip
-NAVIGATION = (
-    ("/", "Hosts"),
-    ("/queries", "Queries"),
-    ("/now", "Now"),
-    ("/alerts", "Alerts"),
-    ("/compare", "Compare"),
-    ("/experiments", "Experiments"),
-    ("/rollouts", "Rollouts"),
-    ("/capacity", "Capacity"),
-    ("/changes", "Changes"),
-)
 
 
 def drawn(name: str, request: Request, asked: Asked, problem: str, **values: Any) -> str:
     session = request.state.session
     log_out_at = getattr(request.state, "log_out_at", "")
+    # Of an application that is not there yet, as where a guard refuses, there is no menu.
+    app = request.scope.get("app")
     private: str = getattr(request.state, "private", "")
     page = (
         environment()
@@ -62,7 +53,7 @@ def drawn(name: str, request: Request, asked: Asked, problem: str, **values: Any
             span=asked.span(),
             whole=asked.whole(),
             ranges=RANGES,
-            navigation=NAVIGATION,
+            navigation=getattr(app.state, "navigation", ()) if app else (),
             problem=problem,
             user=session.user if session else None,
             is_proxied=session.is_proxied if session else False,
