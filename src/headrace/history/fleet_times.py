@@ -81,7 +81,7 @@ def of_fleet(reader: Reader, hosts: Sequence[str], span: Range, mix_until_s: flo
     if not shapes:
         return None
     timed = sum(any(t in own for own in shapes.values()) for t in times)
-    used = [name for name, own in shapes.items() if len(own) >= LEAST_TIMED * timed]
+    used = [name for name in hosts if name in shapes and len(shapes[name]) >= LEAST_TIMED * timed]
     for name in hosts:
         if name not in used:
             points = len(shapes.get(name, ()))
