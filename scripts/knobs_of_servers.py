@@ -26,6 +26,7 @@ import pymysql
 from tests.servers import KINDS, Server, _as_mysql, find_server
 from tests.servers import server as started
 
+from headrace.knobs.values import is_own, means_the_same
 from headrace.lab.server.program import parse_defaults
 
 PLACE = Path(__file__).parents[1] / "src" / "headrace" / "knobs" / "servers"
@@ -56,6 +57,18 @@ WITHOUT_DEFAULT = (
     "wsrep_allowlist", "wsrep_cluster_address", "wsrep_dbug_option", "wsrep_mode", "wsrep_node_address",
     "wsrep_notify_cmd", "wsrep_provider_options", "wsrep_sst_donor", "wsrep_status_file",
 )  # fmt: skip
+#: What a start makes of its default depends on the machine, or on other options.
+DEPENDS = re.compile(
+    r"performance_schema_.*|.*ssl_.*|innodb_(buffer_pool_size_auto_min|doublewrite_.*|flush_method"
+    r"|log_file_mmap|log_write_ahead_size|page_cleaners|purge_threads)|ft_stopword_file|report_port"
+)
+#: Also where the private server happens to run with what is printed.
+OF_POOL = frozenset({"innodb_adaptive_hash_index_cells", "innodb_buffer_pool_chunk_size"})
+#: Computed from another option, and a switch whose option says the opposite.
+NO_PLACEHOLDERS = frozenset({"innodb_io_capacity_max", "skip_external_locking"})
+#: Blocks that a number may have to be a multiple of, and a number of whole blocks of each.
+STEPS = (1, 8, 10, 100, 512, 1024, 2048, 4096, 8192, 16384, 65536, 1 << 20)
+WHOLE = (1 << 20) * 25
 #: Arguments of one start.
 MOST_ARGUMENTS = 200
 READ_ONLY, ONLY_SESSION = 1238, 1228
@@ -187,6 +200,7 @@ def write(kind: str, program: Program) -> None:
         version = str(server.sql("SELECT VERSION()")[0][0])
         rows = _of_mariadb(server) if kind.startswith("mariadb") else _of_mysql(server)
         trials = _trials(server, rows)
+        running, shown = _running(server)
     for name, row in rows.items():
         row["option"] = name.replace("_", "-") if name in options else None
         if name in options:
@@ -205,6 +219,8 @@ def write(kind: str, program: Program) -> None:
         rows[name] |= {"option": name.replace("_", "-"), "dynamic": False}
     _ends(program, {n: r for n, r in rows.items() if r.get("variable") is False and r["kind"] == "integer"})
     _renamed(kind, program, rows)
+    _starts(rows, running, shown)
+    _steps(program, rows)
     head = {"vendor": kind.partition("-")[0], "version": version.split("-")[0], "build": version}
     known = {row["option"].replace("-", "_") for row in rows.values() if row.get("option")}
     own = {"server": head, "ignored": _ignored(program, known), "unlisted": _unlisted(program, known)}
@@ -409,6 +425,55 @@ def _renamed(kind: str, program: Program, rows: dict[str, dict[str, Any]]) -> No
             _tell(f"{kind}: {name} is not set by --{option}")
 
 
+def _running(server: Server) -> tuple[dict[str, str], dict[str, str]]:
+    """What it runs with, and what its program says before a start that it would run with."""
+    running = {str(name): str(value) for name, value in server.sql("SHOW GLOBAL VARIABLES")}
+    said = subprocess.run(
+        [*_as_mysql(), *server.argv, "--verbose", "--help"],
+        env=server.env,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    return running, parse_defaults(said.stdout)
+
+
+def _starts(rows: Mapping[str, dict[str, Any]], running: Mapping[str, str], shown: Mapping[str, str]) -> None:
+    """Options whose default stands for another value, which only a start shows."""
+    for name, row in rows.items():
+        printed = shown.get((row.get("option") or "").replace("-", "_"))
+        has = running.get(name)
+        if printed is None or has is None or name in NO_PLACEHOLDERS:
+            continue
+        if name in OF_POOL or not means_the_same(name, has, printed, running):
+            is_fixed = not (name in OF_POOL or is_own(name) or DEPENDS.fullmatch(name))
+            row["starts"] = has if is_fixed else ""
+
+
+def _steps(program: Program, rows: Mapping[str, dict[str, Any]]) -> None:
+    """The blocks in which the program counts, found by what it makes of one more of each of them."""
+    left = {
+        n: r for n, r in rows.items() if r["kind"] == "integer" and r.get("option") == n.replace("_", "-")
+    }
+    if program.kind.startswith("mysql"):
+        left.pop("innodb_buffer_pool_size")  # in chunks, whose size is another variable's
+    for step in STEPS:
+        # What is a block of one size is one of each larger size as well.
+        asked = {n: _amid(r) + step for n, r in left.items() if _amid(r) + step <= r.get("high", 0)}
+        said = program.ask({name: str(number) for name, number in asked.items()})
+        for name, number in asked.items():
+            if said.get(name) == str(number):
+                if step > 1:
+                    rows[name]["step"] = step
+                del left[name]
+
+
+def _amid(row: Mapping[str, Any]) -> int:
+    """A number of whole blocks within the range."""
+    return -(-max(int(row.get("low", 0)), 0) // WHOLE) * WHOLE
+
+
 def _texts(listing: str) -> dict[str, str]:
     """Option -> what ``--help`` says of it."""
     found: dict[str, str] = {}
@@ -456,8 +521,10 @@ def _number(text: object) -> int | float:
 
 def _short(row: Mapping[str, Any]) -> dict[str, Any]:
     """Without what goes without saying: dynamic, for sessions, no option."""
-    keys = ("kind", "low", "high", "allowed", "default", "dynamic", "session", "option", "variable")
+    keys = ("kind", "low", "high", "step", "allowed", "default", "dynamic", "session", "option", "variable")
     found = {key: row[key] for key in (*keys, "refuses", "deprecated") if row.get(key) not in (None, "")}
+    if "starts" in row:
+        found["starts"] = row["starts"]
     if found.get("session") is False:
         del found["session"]
     if found.get("default") is not None and len(str(found["default"])) > 200:

@@ -140,7 +140,7 @@ def settled(
         value = made.value
         if made.most is not None:
             listed = own.variables.get(made.option)
-            now = options[made.option][0] if made.option in options else (listed and listed.default) or ""
+            now = options[made.option][0] if made.option in options else (listed and listed.usual) or ""
             value = made.most if lowered(now, made.most) else None
         if value is not None and not made.option.startswith(_NO_SETTING):
             options[made.option] = (value, word.file)

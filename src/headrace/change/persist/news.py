@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from headrace.base.errors import NotReady
-from headrace.change.persist.options import FILE, OPTION_OF, persisted_by, sealed_note
+from headrace.change.persist.options import FILE, OPTION_OF, UNPRINTED, persisted_by, sealed_note
 from headrace.host.agent import Agent
 from headrace.host.facts import HostFacts
+from headrace.knobs import servers
 from headrace.knobs.values import means_the_same
 from headrace.lab.server.next_start import next_start
 from headrace.lab.server.option_files import Copies, Start, meaning, reading
@@ -112,11 +113,33 @@ async def ahead(
             continue
         words = [word for word in start.reading.words if start.option(word)[0] == option]
         if not words and variable not in kept:
-            next_ = _computed(variable, next_, start.now.values)
+            next_ = _by_default(variable, next_, start.now.values, facts)
+        elif option in UNPRINTED:
+            next_ = start.option(words[-1])[1]
+        elif next_ is not None and variable == "log_bin" and variable not in kept:
+            next_ = "ON" if next_ not in ("", "0") else "OFF"  # the option is the name of the files
+        if start.now.problems:
+            next_ = None
         by = "SET PERSIST" if variable in kept else words[-1].place if words else "the server's default"
         found[variable] = Ahead(variable, running, next_, by)
+    told = [f"the next start of the server would fail: {start.now.problems[0]}"] if start.now.problems else []
     sealed = await sealed_note(start, agent, facts)
-    return found, [sealed] if sealed else []
+    return found, [*told, sealed] if sealed else told
+
+
+def _by_default(
+    variable: str, printed: str | None, values: Mapping[str, str], facts: HostFacts
+) -> str | None:
+    """What a start makes of a default; None where that is not what its program prints, and nobody knows it."""
+    vendor, version = facts.vendor, facts.server_version or ""
+    own = servers.of(vendor, version)
+    found = [own.variables[variable]] if own and variable in own.variables else []
+    others = () if found else servers.in_any(variable, vendor)
+    if found and found[0].starts is not None:
+        return found[0].starts or None
+    if any(each.starts is not None for each in others):
+        return None
+    return _computed(variable, printed, values)
 
 
 def _computed(variable: str, value: str | None, values: Mapping[str, str]) -> str | None:

@@ -161,7 +161,7 @@ def _listed_json(own: Listed) -> dict[str, Any]:
         "low": own.low,
         "high": own.high,
         "allowed": list(own.names),
-        "default": own.default,
+        "default": own.usual,
         "dynamic": own.is_dynamic,
         "variable": own.is_variable,
         "option": own.option or None,
@@ -216,7 +216,7 @@ def _range(knob: Knob) -> str:
 def _listed(knob: Knob, server: ServerList, own: Listed) -> str:
     """What a server says of it: its range, default, cost, the option's name, and that it is deprecated."""
     words = [own.range] if own.range and own.kind != "switch" else []
-    words += [f"default {own.default}"] if own.default else []
+    words += [f"default {own.usual}"] if own.usual else []
     words += [str(knob.cost_on(server.vendor, server.version))]
     words += [f"sets {variable}" for variable in _renamed(knob, server)]
     if not own.is_variable:

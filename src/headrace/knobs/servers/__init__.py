@@ -25,7 +25,9 @@ class Listed:
     ``low`` and ``high`` in the server's own unit; None if it names none. ``names`` are those of a choice or set.
     ``option`` is the option that sets it, spelled as in option files; empty if none does. ``is_variable`` is False
     for an option that no variable has. ``refuses`` is why the server with its default refuses even the value that
-    it has, ``deprecated`` what the server says of that.
+    it has, ``deprecated`` what the server says of that. ``starts`` is what a start makes of the default where its
+    program prints another value: empty where that depends on the machine or on other options.
+    A number is taken in whole ``step``s, and rounded down to one.
     """
 
     kind: str
@@ -39,6 +41,13 @@ class Listed:
     is_variable: bool = True
     refuses: str = ""
     deprecated: str = ""
+    starts: str | None = None
+    step: int = 1
+
+    @property
+    def usual(self) -> str | None:
+        """What a server has of it that nobody gave it."""
+        return self.starts or self.default
 
     @property
     def range(self) -> str:
@@ -131,4 +140,6 @@ def _listed(row: Mapping[str, Any]) -> Listed:
         row.get("variable", True),
         row.get("refuses", ""),
         row.get("deprecated", ""),
+        row.get("starts"),
+        row.get("step", 1),
     )
