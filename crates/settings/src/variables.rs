@@ -148,6 +148,12 @@ impl Server {
         Err(AgentError::Refused(text).into())
     }
 
+    /// Whether it says that it has no such variable: a plugin or component that is taken away takes its own along.
+    fn lacks(&mut self, name: &str) -> bool {
+        let asked = checked_name(name).map(|name| self.ask(&format!("SELECT @@GLOBAL.{name}"), 0));
+        matches!(asked, Ok(Err(error)) if error.code() == Some(UNKNOWN_VARIABLE))
+    }
+
     /// One column of the only row of an answer.
     fn ask(&mut self, sql: &str, column: usize) -> Result<Option<String>, mysql::Error> {
         let mut found = None;
@@ -309,6 +315,13 @@ pub fn restore(
             // It started with our file: what was written is ours again, and the others are what the start made them.
             (ours, became) = (&values[..values.len().min(1)], &[]);
         }
+    }
+    if let Some(gone) = values.iter().find(|value| server.lacks(&value.name)) {
+        let text = format!(
+            "{}: the server has no such variable any more: what brought it was taken away",
+            gone.name
+        );
+        return Err(Foreign(text).into());
     }
     let now = server.read_all(values)?;
     let values_now: Vec<foreign::Value<'_>> = values

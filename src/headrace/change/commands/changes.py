@@ -453,6 +453,8 @@ def _undone(each: Any, note: str) -> str:
     """One row of a rollback: "undone" only for what holds at the next start as well."""
     if not each.done:
         return f"{each.what}: {each.error}" + (f"; {note}" if note else "")
+    if "(given up: " in each.what:
+        return f"{each.what}: closed" + (f"; {note}" if note else "")
     if note and each.kind != "file":
         return f"{each.what}: {note}"
     return f"{each.what}: undone" + (f"; {note}" if note else "")

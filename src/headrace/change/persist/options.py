@@ -50,6 +50,8 @@ OPTION_OF = {
     "time_zone": "default_time_zone",
     "character_set_client": "default_character_set",
 }
+#: The program prints the same whatever its options say: Aria's end sets it. Only a start has it.
+UNPRINTED = frozenset({"aria_checkpoint_interval"})
 _OPEN_TABLE = "the server has its table of plugins open, so its binary cannot say which options they have"
 _FLUSH = "run `FLUSH TABLES mysql.plugin` on the server, then this again"
 #: With these a server's program does a piece of work, and ends.
@@ -148,6 +150,8 @@ async def _other_readers(start: NextStart, agent: Agent, path: str, facts: HostF
             theirs = Start(vendor, "", process.arguments, process.environment)
             copies, _ = await files_of(agent, process, theirs.files())
         except HeadraceError:
+            if (await start.target.run(["test", "-d", f"/proc/{pid}"], check=False)).exit_code:
+                continue  # it has ended meanwhile
             found.append(f"whether process {pid}, another server of this host, reads {path} is not known")
             continue
         folders = [posixpath.normpath(each) for each in reading(copies, theirs).folders]
@@ -278,9 +282,21 @@ def _must_be_listed(start: NextStart, name: str, variable: str, value: str, fact
         f"the server's binary knows no option {variable} with the files that it has: what a plugin or component "
         "brings that no option file loads, only a start shows",
         place=name,
-        hint="load the plugin in an option file (plugin_load_add) and restart the server; or write "
-        f"`loose_{variable} = {value}` there by hand: with loose_ the server starts in any case",
+        hint=_instead(start, variable, value),
     )
+
+
+def _instead(start: NextStart, variable: str, value: str) -> str:
+    """What makes a plugin's or component's variable last; no option loads a component, which has a dot."""
+    if start.start.vendor is not Vendor.MARIADB and start.now.values.get("persisted_globals_load") != "OFF":
+        text = value if re.fullmatch(r"-?[0-9]+(\.[0-9]+)?|ON|OFF", value) else f"'{value}'"
+        return (
+            f"on the server: `SET PERSIST {variable} = {text}`, which holds whenever what brings it is loaded"
+        )
+    by_hand = f"write `loose_{variable} = {value}` there by hand: with loose_ the server starts in any case"
+    if "." in variable:
+        return by_hand.replace("there", "into an option file", 1)
+    return f"load the plugin in an option file (plugin_load_add) and restart the server; or {by_hand}"
 
 
 def _is_name(start: NextStart, option: str) -> bool:
@@ -388,7 +404,7 @@ async def _must_be(
     start: NextStart, answer: Answer, words: Sequence[Word], path: str, line: Line, facts: HostFacts
 ) -> None:
     """Raises Refused unless the binary would run with what the line says."""
-    if answer.problems:
+    if answer.problems or line.option in UNPRINTED:
         return
     if not _is_so(line, answer, facts):
         await _say_who_wins(start, answer, words, path, line, facts)
