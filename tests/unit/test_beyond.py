@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from headrace.base.model import Facts, Value
-from headrace.change.beyond import _CHECKS, DEDICATED, _dedicated, _memory
+from headrace.change.beyond import _CHECKS, DEDICATED, _dedicated, _memory, why_not
 from headrace.host.facts import HostFacts
+from headrace.host.target import Completed
 
 GIB = 1 << 30
 
@@ -110,3 +111,51 @@ def test_limits_below_what_the_server_has(name: str, number: int, why: str) -> N
     there = HostFacts(Facts("", {"memory": {"total_bytes": 8 * GIB}, "server_settings": settings}))
     said = _CHECKS[name](number, {}, there)
     assert (why in said) if why else not said, said
+
+
+class _Host:
+    """A host that answers the one question that is asked: what it uses now."""
+
+    def __init__(self, lines: str) -> None:
+        self.target, self._lines = self, lines
+
+    async def run(self, *_: object, **__: object) -> Completed:
+        return Completed((), 0, self._lines.encode(), b"")
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        (
+            {"server.innodb_buffer_pool_size": "23G"},
+            "22.0 GiB more than now; 18.0 GiB of 24.0 GiB are available",
+        ),
+        ({"server.innodb_buffer_pool_size": "18G"}, ""),
+        ({"server.thread_stack": "1G"}, "thread_stack of 151 connections 151 GiB"),
+        ({"server.aria_sort_buffer_size": "50G"}, "aria_sort_buffer_size of one session 50.0 GiB"),
+        ({"server.temptable_max_ram": "100G"}, "temptable_max_ram 100 GiB"),
+        ({"server.temptable_max_ram": "2G"}, ""),
+        # Alone neither does anything.
+        ({"host.vm.overcommit_ratio": "1"}, ""),
+        ({"host.vm.overcommit_memory": "2"}, ""),
+        ({"host.vm.overcommit_memory": "2", "host.vm.overcommit_ratio": "1"}, "the limit would be 0.2 GiB"),
+        (
+            {"host.vm.overcommit_memory": "2", "host.vm.overcommit_kbytes": "1024"},
+            "the limit would be 0.0 GiB",
+        ),
+        ({"host.net.netfilter.nf_conntrack_max": "1000"}, "2 x 500 connections of now + 151"),
+        ({"host.net.netfilter.nf_conntrack_max": "5000"}, ""),
+    ],
+)
+async def test_what_would_not_fit_beside_what_runs(settings: dict[str, Value], says: str) -> None:
+    lines = (
+        "0.1 0.1 0.1 1/300 999 2000 0 99999 128\n"
+        "MemAvailable: 18874368 kB\nSwapTotal: 0 kB\nCommitLimit: 12582912 kB\nCommitted_AS: 6291456 kB\n"
+        "tracked: 500\n"
+    )
+    variables = {"innodb_buffer_pool_size": str(GIB), "max_connections": "151"}
+    server = {"vendor": "mysql", "version": "9.7.0", "variables": variables}
+    host = HostFacts(Facts("", {"memory": {"total_bytes": 24 * GIB}, "server_settings": server}))
+    why = await why_not(_Host(lines), settings, host)  # type: ignore[arg-type]
+    assert says in "; ".join(why.values())
+    assert bool(why) == bool(says)

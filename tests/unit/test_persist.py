@@ -22,7 +22,7 @@ from headrace.change.persist.boot import boot_files
 from headrace.change.persist.derived import derived
 from headrace.change.persist.last_word import sysctl_value
 from headrace.change.persist.line import Line
-from headrace.change.persist.news import _computed
+from headrace.change.persist.news import _by_default, _computed
 from headrace.change.persist.options import _is_so
 from headrace.change.persist.units import starter, unit_file, unit_of
 from headrace.host.facts import HostFacts
@@ -344,6 +344,26 @@ def test_a_default_that_stands_for_no_number_is_computed_as_a_start_does(
     capacity: str, default: str, then: str
 ) -> None:
     assert _computed("innodb_io_capacity_max", default, {"innodb_io_capacity": capacity}) == then
+
+
+@pytest.mark.parametrize(
+    ("version", "variable", "printed", "then"),
+    [
+        ("10.11.6", "slave_parallel_mode", "conservative", "optimistic"),
+        ("10.11.6", "time_zone", "", "SYSTEM"),
+        ("10.11.6", "max_connections", "151", "151"),
+        ("10.11.6", "innodb_log_file_mmap", "ON", None),  # it depends on the machine
+        ("8.0.31", "log_error_verbosity", "1", "2"),
+        ("8.4.2", "log_error_verbosity", "1", None),  # no list of this series: never the nearest
+        ("8.4.2", "max_connections", "151", "151"),
+    ],
+)
+def test_a_default_that_only_a_start_shows(
+    version: str, variable: str, printed: str, then: str | None
+) -> None:
+    vendor = "mariadb" if version.startswith("10") else "mysql"
+    facts = host(server_settings={"vendor": vendor, "version": version})
+    assert _by_default(variable, printed, {}, facts) == then
 
 
 SHADOW = "root:$6$salt$hash:19000:0:99999:7:::\nmysql:!:19000::::::\n"

@@ -29,7 +29,9 @@ from headrace.knobs import servers
 from headrace.knobs.catalogue import Cost, Durability, Instance, Kind, Knob
 from headrace.knobs.change import in_words, refuse_managed, text_of
 from headrace.knobs.instance import managed
+from headrace.knobs.knob import size_bytes
 from headrace.knobs.losses import loss_of
+from headrace.knobs.servers import Listed
 
 Settings = Mapping[str, Value]
 #: What a finding's remedy sets; None where there is no such finding.
@@ -312,6 +314,7 @@ async def _step(
         is_listed = listed is not None and listed.is_variable
         is_live = cost is Cost.DYNAMIC or (knob.durability is Durability.UNKNOWN and not is_listed)
         if is_live:
+            _must_be_whole(name, text, listed)
             changes = ({"variable": variable, "value": text},)
             is_kept = knob.is_of_sessions(vendor, version) and text != before
             return Step(name, knob, None, text, before, changes, KEPT.format(before) if is_kept else "")
@@ -330,6 +333,17 @@ async def _step(
     return Step(
         name, knob, instance, text, shown, tuple({"path": path, "value": text} for path in instance.paths)
     )
+
+
+def _must_be_whole(name: str, text: str, listed: Listed | None) -> None:
+    """Raises PlanError for a number that the server would round: a change that is not what was asked is undone."""
+    number = size_bytes(text) if re.fullmatch(r"\d+[KMGTPEkmgtpe]?", text) else 0
+    if listed is not None and (rest := number % listed.step):
+        raise PlanError(
+            f"asked for {text}, but it takes whole blocks of {listed.step}, so it would be {number - rest}",
+            place=name,
+            hint=f"ask for {number - rest} or {number - rest + listed.step}",
+        )
 
 
 def new_id(now: datetime | None = None) -> str:

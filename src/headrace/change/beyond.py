@@ -26,6 +26,7 @@ FEWEST_QUEUED = 128
 #: Buffers that each session may have; one alone must fit beside the common ones.
 OF_SESSIONS = frozenset(
     {
+        "aria_sort_buffer_size",
         "bulk_insert_buffer_size",
         "join_buffer_size",
         "max_heap_table_size",
@@ -50,16 +51,21 @@ OF_EACH = frozenset(
         "read_buffer_size",
         "read_rnd_buffer_size",
         "sort_buffer_size",
+        "thread_stack",
         "tmp_table_size",
         "transaction_prealloc_size",
     }
 )
+#: Limits of what all sessions have of something, which grows up to them.
+OF_ALL = frozenset({"innodb_ft_total_cache_size", "temptable_max_ram"})
+_COUPLED = ("host.vm.overcommit_memory", "host.vm.overcommit_kbytes", "host.vm.overcommit_ratio")
 _OF_TABLES = frozenset({"max_heap_table_size", "tmp_table_size"})
 #: Sizes that are usual for one, and that `hunt` proposes: few sessions need theirs at a time.
 USUAL_BYTES, USUAL_TABLE_BYTES = 16 << 20, 256 << 20
 DEDICATED = "server.innodb_dedicated_server"
 _SCRIPT = """cat /proc/loadavg /proc/sys/fs/file-nr /proc/sys/fs/aio-nr | tr '\\n\\t' '  '; echo
 grep -h -E '^(MemAvailable|Committed_AS|CommitLimit|SwapTotal|Hugepagesize|HugePages_Total):' /proc/meminfo
+read -r n 2>/dev/null </proc/sys/net/netfilter/nf_conntrack_count && echo "tracked: $n"
 [ -n "$1" ] && echo "maps: $(cat "/proc/$1/maps" 2>/dev/null | wc -l)"; true"""
 
 
@@ -72,7 +78,8 @@ async def why_not(agent: Agent, settings: Mapping[str, Value], facts: HostFacts)
     wanted = {name: number for name, value in settings.items() if (number := _number(value)) is not None}
     if not any(name in _CHECKS or _is_memory(name) for name in wanted):
         return found
-    now = await _now(agent, facts)
+    # Each of two that are coupled is counted with the other.
+    now = {**await _now(agent, facts), **{name: wanted[name] for name in _COUPLED if name in wanted}}
     for name, number in wanted.items():
         check = _CHECKS.get(name)
         why = check(number, now, facts) if check else ""
@@ -107,7 +114,7 @@ def _dedicated(settings: Mapping[str, Value], facts: HostFacts) -> dict[str, str
 def _is_memory(name: str) -> bool:
     variable = name.removeprefix("server.")
     return variable != name and (
-        variable in OF_SESSIONS | OF_EACH or (name in CATALOGUE and CATALOGUE[name].is_memory)
+        variable in OF_SESSIONS | OF_EACH | OF_ALL or (name in CATALOGUE and CATALOGUE[name].is_memory)
     )
 
 
@@ -147,16 +154,33 @@ def _memory(name: str, wanted: Mapping[str, int], now: Mapping[str, int], facts:
         parts[f"{variable} of {counted(count, 'connection')}"] = wanted[name] * count
     elif variable in OF_SESSIONS | OF_EACH:
         parts[f"{variable} of one session"] = wanted[name]
+    elif variable in OF_ALL:
+        parts[variable] = wanted[name]
     huge = now.get("HugePages_Total", 0) * now.get("Hugepagesize", 0)
     if huge and (facts.variable("large_pages") or "OFF").upper() not in ("ON", "1"):
         parts["huge pages"] = huge
     total = sum(parts.values())
     if total <= facts.memory_bytes:
-        return _group(parts, facts)
+        return _more_than_left(name, wanted, now, facts) or _group(parts, facts)
     large = sorted(parts, key=lambda part: -parts[part])[:4]
     words = " + ".join(f"{part} {_gib(parts[part])}" for part in large)
     more = " + ..." if len(parts) > 4 else ""
     return f"{words}{more} = {_gib(total)}; the machine has {_gib(facts.memory_bytes)}"
+
+
+def _more_than_left(name: str, wanted: Mapping[str, int], now: Mapping[str, int], facts: HostFacts) -> str:
+    """Common buffers that fit into the machine, but not beside what else runs on it."""
+    if name not in CATALOGUE or not CATALOGUE[name].is_memory or "MemAvailable" not in now:
+        return ""
+    more = 0
+    for each, number in wanted.items():
+        if each in CATALOGUE and CATALOGUE[each].is_memory:
+            more += number - (_number(facts.variable(each.removeprefix("server.")) or "") or 0)
+    if more <= now["MemAvailable"]:
+        return ""
+    return (
+        f"{_gib(more)} more than now; {_gib(now['MemAvailable'])} of {_gib(facts.memory_bytes)} are available"
+    )
 
 
 def _connections_of(variable: str, wanted: Mapping[str, int], facts: HostFacts) -> int:
@@ -279,22 +303,46 @@ def _maps(number: int, now: Mapping[str, int], facts: HostFacts) -> str:
     return f"{ROOM} x {max(used, 1000)} areas, what a server has ({used} now): it would crash without memory"
 
 
+def _tracked(number: int, now: Mapping[str, int], facts: HostFacts) -> str:
+    """Where the firewall follows connections, one that finds no room is dropped."""
+    needed = ROOM * now.get("tracked", 0) + (_number(facts.variable("max_connections") or "") or 0)
+    if "tracked" not in now or number >= needed:
+        return ""
+    clients = needed - ROOM * now["tracked"]
+    more = f" + {clients} for the server's max_connections" if clients else ""
+    return (
+        f"{ROOM} x {counted(now['tracked'], 'connection')} of now{more} = {needed}: new ones would be dropped"
+    )
+
+
 def _overcommit(number: int, now: Mapping[str, int], facts: HostFacts) -> str:
     """Mode 2 refuses memory above the limit, at once."""
     if number != 2:
         return ""
-    return _commit(now.get("CommitLimit", 0), now)
+    limit = now.get("CommitLimit", 0)
+    if kilobytes := now.get("host.vm.overcommit_kbytes", 0):
+        limit = kilobytes * 1024 + now.get("SwapTotal", 0)
+    elif "host.vm.overcommit_ratio" in now:
+        limit = _of_ratio(now["host.vm.overcommit_ratio"], now, facts)
+    return _commit(limit, now)
 
 
 def _ratio(number: int, now: Mapping[str, int], facts: HostFacts) -> str:
-    if facts.sysctl("vm.overcommit_memory") != "2":
-        return ""
+    return _commit(_of_ratio(number, now, facts), now) if _is_strict(now, facts) else ""
+
+
+def _of_ratio(number: int, now: Mapping[str, int], facts: HostFacts) -> int:
     huge = now.get("HugePages_Total", 0) * now.get("Hugepagesize", 0)
-    return _commit((facts.memory_bytes - huge) * number // 100 + now.get("SwapTotal", 0), now)
+    return (facts.memory_bytes - huge) * number // 100 + now.get("SwapTotal", 0)
+
+
+def _is_strict(now: Mapping[str, int], facts: HostFacts) -> bool:
+    """Whether the kernel counts what programs have committed, now or with what is asked for as well."""
+    return str(now.get("host.vm.overcommit_memory", facts.sysctl("vm.overcommit_memory"))) == "2"
 
 
 def _kilobytes(number: int, now: Mapping[str, int], facts: HostFacts) -> str:
-    if facts.sysctl("vm.overcommit_memory") != "2" or not number:
+    if not _is_strict(now, facts) or not number:
         return ""
     return _commit(number * 1024 + now.get("SwapTotal", 0), now)
 
@@ -322,6 +370,7 @@ _CHECKS: dict[str, Callable[[int, Mapping[str, int], HostFacts], str]] = {
     "host.vm.min_free_kbytes": _kept_free,
     "host.vm.nr_hugepages": _huge_pages,
     "host.net.core.somaxconn": _backlog,
+    "host.net.netfilter.nf_conntrack_max": _tracked,
     "host.vm.overcommit_kbytes": _kilobytes,
     "host.vm.overcommit_memory": _overcommit,
     "host.vm.overcommit_ratio": _ratio,

@@ -125,6 +125,7 @@ _RULES: dict[str, Callable[[float | None, str], Loss | None]] = {
     "relay_log_purge": _on(What.RELAY_LOGS, "the replica removes relay logs that it has applied"),
     "innodb_undo_log_truncate": _on(What.UNDO, "undo files that have grown are cut to their first size"),
     "innodb_max_undo_log_size": _undo_size,
+    "event_scheduler": _on(What.STATE, "events run meanwhile, and what they do to the data stays"),
     "gtid_purged": _any(
         What.STATE, "the sets of transactions that the server has and has removed change for good"
     ),

@@ -280,6 +280,11 @@ KNOBS = (
         "After so long without a replica, commits no longer wait.",
         source=BINLOG,
         unit="ms",
+        weak=(
+            r"\d{1,3}",
+            "a source that dies takes acknowledged transactions along that no replica has: a pause of this length "
+            "ends the waiting",
+        ),
         applies_to=only(mariadb=Versions(since="10.3.3")),
     ),
     variable(
@@ -288,6 +293,7 @@ KNOBS = (
         _DYNAMIC,
         "Whether others see a transaction before a replica has it.",
         source=BINLOG,
+        weak=(r"after_commit|1", "others see transactions that are lost if the source dies then"),
         applies_to=only(mariadb=Versions(since="10.3.3")),
     ),
     variable(

@@ -135,6 +135,10 @@ _REDO_AND_FLUSHING = (
         _DYNAMIC,
         "How often the redo log is synced if commits do not do it.",
         unit="s",
+        weak=(
+            r"0*([2-9]|[1-9]\d+)",
+            "where innodb_flush_log_at_trx_commit is not 1, a power cut loses so many seconds of transactions",
+        ),
     ),
     variable(
         "innodb_doublewrite",

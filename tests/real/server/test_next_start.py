@@ -201,3 +201,65 @@ def test_an_option_of_another_name_and_what_is_none(lab: OptionLab) -> None:
     done = lab.headrace("apply", f"{CAPACITY}=600", "--persist", "files", code=5)
     assert "would not even start" in done.stderr
     assert "no_such_option" in done.stderr
+
+
+def test_a_value_that_only_a_start_makes_of_its_default_comes_back(lab: OptionLab) -> None:
+    """The binary prints other defaults than a start has: no time zone, and 0 for Aria's checkpoints."""
+    changes = ["server.time_zone=+01:00", "server.aria_checkpoint_interval=60"]
+    lab.headrace("apply", *changes, "--allow-weaker", "server.time_zone", "--persist", "files", code=0)
+    undone = lab.headrace("rollback", "--last", code=0).stdout
+    assert "time_zone = SYSTEM: undone" in undone
+    assert "aria_checkpoint_interval = 30: undone" in undone
+    lab.server.sql("SET GLOBAL aria_checkpoint_interval=0")
+    lab.headrace("apply", changes[1], code=0)
+    undone = lab.headrace("rollback", "--last", code=0).stdout
+    assert "set back for now only: the next start makes it 30: the server's default says so" in undone
+
+
+def test_a_start_that_would_fail_is_not_promised_at_rollback(lab: OptionLab) -> None:
+    lab.headrace("apply", f"{CAPACITY}=700", "--persist", "files", code=0)
+    lab.write("conf.d/zzz.cnf", "[mysqld]\nno_such_option = 1\n")
+    done = lab.headrace("rollback", "--last", code=0)
+    assert (
+        "innodb_io_capacity = 200: set back, and what the next start makes of it is not known" in done.stdout
+    )
+    said = " ".join(done.stderr.split())
+    assert "the next start of the server would fail: " in said
+    assert "unknown variable 'no_such_option=1'" in said
+
+
+def test_an_edit_that_is_accepted_is_not_called_undone(lab: OptionLab) -> None:
+    lab.headrace("apply", f"{CAPACITY}=700", "--persist", "files", code=0)
+    lab.write(OWN, (lab.read() or "").replace("700", "750"))
+    lab.headrace("rollback", "--last", code=6)
+    said = lab.headrace("rollback", "--last", "--accept-foreign", code=0).stdout
+    assert (
+        "it is left as it is): closed; innodb_io_capacity is 200 until the next start, and then 750" in said
+    )
+
+
+def test_what_a_plugin_took_along_is_closed_by_name(lab: OptionLab) -> None:
+    """Its variable is gone with it: no undo brings it back, and no restart of the server is needed to go on."""
+    lab.server.sql("INSTALL SONAME 'simple_password_check'")
+    name = "server.simple_password_check_minimal_length"
+    lab.headrace("apply", f"{name}=10", "--allow-weaker", name, code=0)
+    lab.server.sql("UNINSTALL SONAME 'simple_password_check'")
+    done = lab.headrace("rollback", "--last", code=6)
+    assert "the server has no such variable any more: what brought it was taken away" in done.stdout
+    assert "closed" in lab.headrace("rollback", "--last", "--accept-foreign", code=0).stdout
+    assert "no changes" in lab.headrace("rollback", "--list", code=0).stderr
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ("key_cache_age_threshold=350", "ask for 300 or 400"),
+        ("binlog_cache_size=40000", "ask for 36864 or 40960"),
+    ],
+)
+def test_a_number_that_the_server_would_round_is_known_before(lab: OptionLab, asked: str, says: str) -> None:
+    name = f"server.{asked.partition('=')[0]}"
+    done = lab.headrace("apply", f"server.{asked}", "--allow-weaker", name, "--dry-run", code=3)
+    assert says in done.stderr
+    _, _, more = says.rpartition(" ")
+    lab.headrace("apply", f"{name}={more}", "--allow-weaker", name, code=0)
