@@ -55,6 +55,11 @@ impl Named {
     }
 }
 
+/// `1 packet`, `3 packets`.
+pub(crate) fn counted(count: u64, thing: &str) -> String {
+    if count == 1 { format!("1 {thing}") } else { format!("{count} {thing}s") }
+}
+
 const UNKNOWN_SESSIONS: &str = "that began before the capture and show no request";
 const CUT_SESSIONS: &str = "of which the capture cut the packets (`tcpdump -s 0` keeps them whole)";
 

@@ -306,9 +306,12 @@ fn text(name: &str) -> Vec<u8> {
 }
 
 fn printed(name: &str) -> (Found, Coverage) {
-    let text = text(name);
+    read_text(&text(name))
+}
+
+fn read_text(text: &[u8]) -> (Found, Coverage) {
     let mut found = Found::default();
-    let coverage = super::read_text(&text[..], "a text", &mut found).unwrap();
+    let coverage = super::read_text(text, "a text", &mut found).unwrap();
     assert_eq!(coverage.bytes, text.len() as u64);
     (found, coverage)
 }
@@ -392,4 +395,29 @@ proptest! {
         let coverage = super::read_text(&text[..], "a text", &mut Found::default()).unwrap();
         prop_assert_eq!(coverage.bytes, text.len() as u64);
     }
+}
+
+/// MySQL prints the heads of some events even so: there they are all that is left of the log.
+#[test]
+fn the_short_form_has_no_events_and_says_so() {
+    let short: &[u8] =
+        b"DELIMITER /*!*/;\nSET @@SESSION.GTID_NEXT= 'AUTOMATIC'/*!*/;\nSET TIMESTAMP=1796092909/*!*/;\n\
+        INSERT INTO t VALUES (1)\n/*!*/;\n\
+        #261201  2:41:49 server id 3  end_log_pos 17221 CRC32 0x52f4b1b6 \tXA PREPARE X'78',X'62',1\n\
+        XA PREPARE X'78',X'62',1\n/*!*/;\nSET TIMESTAMP=1796092910/*!*/;\nDROP TABLE t\n/*!*/;\n";
+    let (found, coverage) = read_text(short);
+    assert_eq!((found.events.len(), coverage.damaged), (0, 1));
+    assert!(coverage.unreadable().unwrap().contains("2 statements without times"), "{coverage:?}");
+    for name in ["mysql97-tagged.000001.v", "mariadb-row.000001.plain", "mariadb-row.000001.hex"] {
+        assert_eq!(printed(name).1.damaged, 0, "{name}");
+    }
+}
+
+#[test]
+fn rows_that_a_text_leaves_out_are_said_to_be() {
+    let whole = String::from_utf8(text("mariadb-row.000001.rows")).unwrap();
+    let bare: Vec<_> = whole.split_inclusive('\n').filter(|line| !line.starts_with("###")).collect();
+    let (found, coverage) = read_text(bare.concat().as_bytes());
+    assert!(found.events.iter().all(|(text, rows, _)| !text.ends_with("(rows)") || rows.is_none()));
+    assert!(coverage.places.iter().any(|place| place.reason.contains("with --verbose")), "{coverage:?}");
 }

@@ -15,7 +15,7 @@ use super::lines::{Lines, MOST_BYTES};
 use super::tables::{Table, full_name};
 use super::text_header::{Head, base64, gtid, number, table};
 use super::transaction::{End, Key, Kind, LogEnd};
-use crate::coverage::Coverage;
+use crate::coverage::{Coverage, counted};
 use crate::event::Sink;
 
 const MOST_TABLES: usize = 4096;
@@ -95,6 +95,9 @@ struct Text<'n> {
     items: u64,
     is_packed: bool,
     are_sizes_unknown: bool,
+    /// Statements without the head of an event, and row events without their rows.
+    headless: u64,
+    unshown: u64,
 }
 
 impl<'n> Text<'n> {
@@ -121,6 +124,8 @@ impl<'n> Text<'n> {
             items: 0,
             is_packed: false,
             are_sizes_unknown: false,
+            headless: 0,
+            unshown: 0,
         }
     }
 
@@ -405,7 +410,8 @@ impl<'n> Text<'n> {
             // All rows of a statement are shown behind its last event.
             let shown = table.map(|table| self.shown.remove(&(one.kind, table.name.to_vec())).unwrap_or(0));
             let rows = shown.filter(|_| has_shown);
-            self.log.assembler.uncounted += u64::from(rows.is_none());
+            self.unshown += u64::from(!has_shown);
+            self.log.assembler.uncounted += u64::from(rows.is_none() && has_shown);
             self.log.assembler.rows(&one.place, (one.kind, table, rows), one.ends_statement, sink)?;
         }
         self.shown.clear();
@@ -471,6 +477,8 @@ impl<'n> Text<'n> {
     /// What is between two delimiters: the statement itself, or what the session needs before it.
     fn sql(&mut self, text: &[u8], is_cut: bool, sink: &mut dyn Sink) -> anyhow::Result<()> {
         if let Some(rest) = text.strip_prefix(b"SET TIMESTAMP=") {
+            // It stands before each statement, behind the head of its event.
+            self.headless += u64::from(self.of != Of::Query);
             self.set_time(rest);
             return Ok(());
         }
@@ -574,6 +582,20 @@ impl<'n> Text<'n> {
             coverage.damage(name, bytes, self.items, problem);
         } else if !self.statement.is_empty() && self.of == Of::Query || self.encoded.is_some() {
             coverage.damage(name, bytes, self.items, "the text ends in the middle of an event");
+        }
+        if self.headless > 0 {
+            let said = counted(self.headless, "statement")
+                + " without times and sizes, as in the short form of mysqlbinlog: leave out --short-form (-s)";
+            coverage.damage(name, 0, 1, said);
+            // Of heads alone nothing comes: then it is a text that cannot be read.
+            match coverage.events {
+                0 => coverage.skipped_bytes = bytes,
+                _ => coverage.lost_events += self.headless,
+            }
+        }
+        if self.unshown > 0 {
+            let said = counted(self.unshown, "row event");
+            coverage.note(name, said + " without rows, which mysqlbinlog prints with --verbose (-v)");
         }
         if self.zone_s.is_none() && self.items > 0 {
             coverage.note(

@@ -23,6 +23,7 @@ mod layers;
 mod link;
 mod network;
 mod options;
+mod order;
 mod others;
 mod path;
 mod pcap;
@@ -45,6 +46,7 @@ use self::fragments::{Fragments, Taken};
 use self::frame::{Frame, Frames};
 pub use self::options::PacketOptions;
 use self::options::Servers;
+use self::order::{MOST_HELD, Ordered};
 use self::others::Other;
 use self::path::Path;
 use self::segment::{Content, Parsed, Segment};
@@ -361,13 +363,15 @@ pub fn read(
 ) -> anyhow::Result<Coverage> {
     let mut window = Window::new(input);
     let mut packets = Packets::new(name, options, streams);
-    if let Err(error) = read_frames(&mut window, &mut packets) {
+    let mut ordered = Ordered::new(&mut packets, MOST_HELD);
+    if let Err(error) = read_frames(&mut window, &mut ordered) {
         if !is_damage(&error) {
             return Err(error.context(format!("cannot read the capture {name}")));
         }
         let left = window.bytes().len() as u64;
-        packets.damage(window.offset(), 0, left, &format!("{error:#}"));
+        ordered.damage(window.offset(), 0, left, &format!("{error:#}"));
     }
+    ordered.finish()?;
     let mut coverage = packets.finish()?;
     coverage.bytes = window.offset() + window.bytes().len() as u64;
     Ok(coverage)
@@ -384,12 +388,14 @@ pub fn read_dump(
     streams: &mut impl Streams,
 ) -> anyhow::Result<Coverage> {
     let mut packets = Packets::new(name, options, streams);
-    if let Err(error) = dump::read(dump, &mut packets) {
+    let mut ordered = Ordered::new(&mut packets, MOST_HELD);
+    if let Err(error) = dump::read(dump, &mut ordered) {
         if !is_damage(&error) {
             return Err(error.context(format!("cannot read the packets in {name}")));
         }
-        packets.damage(dump.offset(), 0, 0, &format!("{error:#}"));
+        ordered.damage(dump.offset(), 0, 0, &format!("{error:#}"));
     }
+    ordered.finish()?;
     let mut coverage = packets.finish()?;
     coverage.bytes = dump.offset();
     Ok(coverage)

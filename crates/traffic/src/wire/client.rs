@@ -2,7 +2,7 @@
 
 use super::login::Hello;
 use super::request::Request;
-use super::session::{Phase, Session};
+use super::session::{Phase, Session, of_client};
 use super::shared::Shared;
 use super::sides::Target;
 use crate::event::Command;
@@ -138,7 +138,7 @@ impl Session {
     fn hello(&mut self, mut request: Request, shared: &mut Shared<'_>) -> anyhow::Result<()> {
         let hello = match Hello::parse(&request.body) {
             Ok(hello) => hello,
-            Err(error) => return self.lose(Some(&error.to_string()), shared),
+            Err(error) => return self.lose(Some(&of_client(&error)), shared),
         };
         if hello.asks_for_tls(request.body.len()) {
             shared.coverage.tls_sessions += 1;

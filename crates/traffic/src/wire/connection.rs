@@ -1,7 +1,7 @@
 //! What happens to a connection: bytes of either side, bytes that are missing, its end.
 
 use super::resync;
-use super::session::{Phase, Session};
+use super::session::{Phase, Session, of_client};
 use super::shared::Shared;
 use crate::event::{Command, Outcome};
 use crate::stream::Side;
@@ -85,7 +85,10 @@ impl Session {
             let frame = match inflate.next(bytes, time_ns, inflated) {
                 Ok(Some(frame)) => frame,
                 Ok(None) => return Ok(()),
-                Err(error) => return self.lose(Some(&error.to_string()), shared),
+                Err(error) => {
+                    let said = if from == Side::Client { of_client(&error) } else { error.to_string() };
+                    return self.lose(Some(&said), shared);
+                }
             };
             bytes = &bytes[frame.used..];
             match from {

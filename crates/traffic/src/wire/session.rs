@@ -23,6 +23,8 @@ const MOST_UNPROVED: usize = 64;
 /// Requests that may wait for their answers. No client sends so many ahead.
 const MOST_PENDING: usize = 65_536;
 pub const SEND_LONG_DATA: u8 = 0x18;
+/// A flag of COM_STMT_EXECUTE, which only clients set that also send attributes.
+const COUNTS_PARAMETERS: u8 = 0x08;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
@@ -181,6 +183,8 @@ impl Session {
             None => request.body.get(1..3) == Some(&[0, 1]),
         };
         if has_attributes {
+            // What one request of a session shows that began before the capture holds for its others.
+            self.dialect.has_attributes = Some(true);
             match text_start(&request.body) {
                 Ok(start) => request.text_at = start,
                 Err(_) => (request.is_cut, request.text_at) = (true, request.body.len()),
@@ -248,6 +252,9 @@ impl Session {
             }
             _ if is_execute => {
                 request.wire_bytes += statement.ahead_bytes;
+                if request.body.get(5).is_some_and(|flags| flags & COUNTS_PARAMETERS != 0) && !is_bulk {
+                    self.dialect.has_attributes.get_or_insert(true);
+                }
                 let attributes = self.dialect.has_attributes == Some(true);
                 let bound = match (request.is_cut, is_bulk) {
                     (true, _) => {
@@ -274,7 +281,7 @@ impl Session {
                     }
                     Err(error) => {
                         request.is_cut = true;
-                        shared.damage(self.id, &error.to_string());
+                        shared.damage(self.id, &of_client(&error));
                     }
                 }
             }
@@ -442,6 +449,14 @@ impl Session {
             event.checksum = is_summed.then(|| answer.checksum.value());
         }
         shared.emit(&event)
+    }
+}
+
+/// What is wrong with a client's packet: where it is malformed, the error names the server.
+pub(super) fn of_client(error: &mysql::Error) -> String {
+    match error {
+        mysql::Error::Malformed(what) => format!("the client sent a malformed packet: {what}"),
+        error => error.to_string(),
     }
 }
 

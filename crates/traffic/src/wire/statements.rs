@@ -13,7 +13,6 @@ use crate::numbers::Numbers;
 const MOST_STATEMENTS: usize = 65_536;
 /// MariaDB's number for the statement that was prepared last.
 pub const LAST: u32 = u32::MAX;
-const HAS_PARAMETER_COUNT: u8 = 0x08;
 const BULK_HAS_TYPES: u16 = 128;
 
 #[derive(Debug, Default)]
@@ -132,11 +131,11 @@ impl Statement {
         if own == 0 {
             return Ok(Bound::Rewritten);
         }
-        let flags = *body.get(5).ok_or(Error::Malformed("an execution is too short"))?;
         let mut reader = Reader { payload: body, at: 10 };
         let mut count = own;
-        if attributes && flags & HAS_PARAMETER_COUNT != 0 {
-            // Attributes of the query are behind the parameters.
+        if attributes {
+            // Attributes of the query are behind the parameters. Servers read the number of both whether the flag for
+            // it is set or not, and Connector/Python does not set it.
             count = usize::try_from(reader.length()?).unwrap_or(usize::MAX);
             if count < own || count > usize::from(u16::MAX) {
                 return Err(Error::Malformed("the number of parameters"));

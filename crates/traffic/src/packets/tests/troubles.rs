@@ -1,6 +1,6 @@
 //! TCP's troubles, one by one.
 
-use super::generate::{Call, START_NS, Talk};
+use super::generate::{Call, Packet, START_NS, Talk};
 use super::read_packets;
 use crate::coverage::Coverage;
 use crate::packets::segment::{ACK, FIN, RST, SYN};
@@ -381,4 +381,42 @@ fn clock_set_back() {
     assert!(
         gap < calls.calls.iter().position(|call| matches!(call, Call::Opened(opened) if opened.session == 2))
     );
+}
+
+fn some_order() -> Vec<Packet> {
+    let mut talk = whole();
+    // Further apart than what connections forgive.
+    talk.packets.iter_mut().zip(0..).for_each(|(packet, at)| packet.time_ns = START_NS + at * 1_000_000_000);
+    talk.packets
+}
+
+#[test]
+fn packets_that_are_in_no_order_are_sorted() {
+    let packets = some_order();
+    let count = packets.len();
+    for order in 0..3 {
+        let mut mixed = packets.clone();
+        match order {
+            0 => mixed.reverse(),
+            1 => mixed.sort_by_key(|packet| packet.time_ns / 1_000_000_000 * 5 % count as u64),
+            _ => mixed.chunks_mut(2).for_each(<[_]>::reverse),
+        }
+        let (calls, coverage) = read_packets(&mixed);
+        assert_eq!((calls.said(1, Client), calls.said(1, Server)), (CLIENT.to_vec(), SERVER.to_vec()));
+        nothing_lost(&coverage);
+        assert!(coverage.places[0].reason.contains("sorted"), "{coverage:?}");
+    }
+}
+
+#[test]
+fn what_is_older_than_others_before_it_is_counted() {
+    let mut packets = some_order();
+    packets.rotate_left(6);
+    let (_, coverage) = read_packets(&packets);
+    assert!(
+        coverage.places[0].reason.starts_with("6 packets came behind others that are up to 11 s newer"),
+        "{coverage:?}"
+    );
+    let (_, coverage) = read_packets(&some_order());
+    assert_eq!(coverage.places, []);
 }

@@ -203,6 +203,32 @@ fn attributes_stand_before_the_text() {
     assert_eq!(events[4].parameters, [0, 1, 3, 0, 5, 0, 0, 0]);
 }
 
+/// As Connector/Python sends them: servers read the number all the same.
+#[test]
+fn parameters_are_counted_without_the_flag_for_it() {
+    let mut talk = Talk::new(NEW | Flags::CLIENT_QUERY_ATTRIBUTES);
+    talk.client(0, b"\x16select ?").server(1, &[&prepared(1, 0), COLUMN]);
+    talk.client(0, &execute(7, b"\x01\0\x01\x01\x80\0\x05")).server(1, &[OK]);
+    let (events, coverage) = talk.events();
+    assert_eq!(coverage.damaged, 0, "{coverage:?}");
+    assert_eq!(events[2].parameters, [0, 1, 1, 0x80, 5]);
+}
+
+#[test]
+fn attributes_are_known_by_one_request_where_the_login_was_missed() {
+    for first in [&b"\x03\0\x01select 1"[..], b"\x0E"] {
+        let mut talk = Talk::default();
+        talk.client(0, first).server(1, &[OK]);
+        talk.client(0, b"\x16select ?").server(1, &[&prepared(1, 0), COLUMN]);
+        let mut execution = execute(7, b"\x01\0\x01\x03\0\0\x05\0\0\0");
+        execution[5] = 8 * u8::from(first == b"\x0E");
+        talk.client(0, &execution).server(1, &[OK]);
+        let (events, coverage) = talk.events();
+        assert_eq!(coverage.damaged, 0, "{coverage:?}");
+        assert_eq!(find(&events, Command::Execute)[0].parameters, [0, 1, 3, 0, 5, 0, 0, 0]);
+    }
+}
+
 #[test]
 fn rows_in_bulk() {
     let mut talk = Talk::new(OLD);
