@@ -94,6 +94,14 @@ def test_parts_merge_to_the_whole() -> None:
     assert merge([merged.table]).equals(merged.table)
 
 
+def test_a_file_that_is_named_twice_is_said_to_be(tmp_path: Path) -> None:
+    link = tmp_path / "again"
+    link.symlink_to(ROW)
+    found = json.loads(lines(ROW, link)[0])
+    assert [place["input"] for place in found["coverage"]["places"]] == [str(link)]
+    assert "named before" in found["coverage"]["places"][0]["reason"]
+
+
 def test_a_saved_digest_keeps_it(tmp_path: Path) -> None:
     found = digest(*TAGGED)
     tables.write(found.table, tmp_path / "digest.parquet")

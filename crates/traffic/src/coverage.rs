@@ -7,6 +7,11 @@ use serde::{Deserialize, Serialize};
 /// How many places of damage are kept with their reason; all are counted.
 const KEPT_PLACES: usize = 20;
 
+/// The damage of a slow log's head with nothing behind it.
+pub(crate) const NO_STATEMENT: &str = "an event without a statement";
+/// A few of them may be a log's own.
+const MANY_DAMAGED: u64 = 10;
+
 /// How many different names are kept apart; their number may be a stranger's choice.
 const KEPT_NAMES: usize = 100;
 const OTHER_NAMES: &str = "others";
@@ -175,9 +180,34 @@ impl Coverage {
         self.throttled_ns = self.throttled_ns.saturating_add(took_ns.unwrap_or(0));
     }
 
-    /// Keeps what is to be known of an input and is no damage, if there is room.
+    /// Keeps what is to be known of an input and is no damage: places of damage make room for it.
     pub fn note(&mut self, input: &str, reason: impl Into<String>) {
-        self.place(input, 0, 0, reason);
+        self.places.push(Place { input: input.to_owned(), offset: 0, item: 0, reason: reason.into() });
+        self.limit_places();
+    }
+
+    fn limit_places(&mut self) {
+        while self.places.len() > KEPT_PLACES {
+            let last = self.places.iter().rposition(|place| place.item > 0);
+            self.places.remove(last.unwrap_or(KEPT_PLACES));
+        }
+    }
+
+    /// Says of a log that is mostly heads without statements why that may be: then the rest is as doubtful.
+    pub fn note_mixed_lines(&mut self) {
+        let is_headless = |place: &&Place| place.reason == NO_STATEMENT;
+        let headless = self.places.iter().filter(is_headless).count();
+        if self.damaged < self.events.max(MANY_DAMAGED) || 2 * headless <= self.places.len() {
+            return;
+        }
+        let Some(place) = self.places.iter().find(is_headless) else { return };
+        let (input, said) = (place.input.clone(), counted(self.damaged, "damaged place"));
+        let events = counted(self.events, "event");
+        let reason = format!(
+            "{said} to {events}: lines of this log seem to be shuffled, sorted or filtered, so heads may have \
+             statements of others; digest the log as the server wrote it"
+        );
+        self.note(&input, reason);
     }
 
     /// Why there is nothing at all, where packets came and none of them could be read: that must not look like an idle
@@ -255,7 +285,7 @@ impl Coverage {
         self.other_lines += other.other_lines;
         self.summarised_events += other.summarised_events;
         self.places.extend(other.places.iter().cloned());
-        self.places.truncate(KEPT_PLACES);
+        self.limit_places();
         self.sessions += other.sessions;
         self.tls_sessions += other.tls_sessions;
         self.midstream_sessions += other.midstream_sessions;
@@ -317,5 +347,21 @@ mod tests {
         ] {
             assert_eq!(read.unreadable(), None);
         }
+    }
+
+    #[test]
+    fn mixed_lines_are_said_whatever_the_places() {
+        let mut mixed = Coverage { events: 30, ..Coverage::default() };
+        for item in 1..40 {
+            mixed.damage("slow.log", item, item, super::NO_STATEMENT);
+        }
+        let mut filtered = Coverage { events: 100, ..mixed.clone() };
+        mixed.note_mixed_lines();
+        assert!(mixed.places.last().unwrap().reason.starts_with("39 damaged places to 30 events"));
+        assert_eq!(mixed.places.len(), super::KEPT_PLACES);
+        filtered.note_mixed_lines();
+        assert!(filtered.places.iter().all(|place| place.item > 0));
+        filtered.merge(&mixed);
+        assert!(filtered.places.iter().any(|place| place.item == 0), "no damage takes a note's place");
     }
 }

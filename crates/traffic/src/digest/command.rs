@@ -1,7 +1,9 @@
 //! `headrace-agent digest`: files, pipes and growing files in, one digest (or one an interval) out.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};
@@ -125,13 +127,20 @@ pub fn run(arguments: &DigestArguments) -> anyhow::Result<()> {
         return Ok(ended?);
     }
     let progress = Progress::start(&arguments.files, arguments.follow);
+    let mut seen = HashSet::new();
     for path in &arguments.files {
+        let file = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file);
+        if file.is_some_and(|file| !seen.insert((file.dev(), file.ino()))) {
+            let again = "this file was named before, by this or another name: its events are counted again";
+            source.coverage.note(&name_of(path), again);
+        }
         for (digest, coverage) in read(path, arguments, &options)? {
             whole.merge(digest);
             source.coverage.merge(&coverage);
         }
     }
     progress.end();
+    source.coverage.note_mixed_lines();
     for note in altered::notes(&whole.classes, whole.has_hole) {
         source.coverage.note(&source.inputs.join(", "), note);
     }

@@ -9,6 +9,7 @@ use super::header::Header;
 use super::settings;
 use super::supervised;
 use super::time;
+use crate::coverage::NO_STATEMENT;
 
 /// Of a line that sums up what a server left out, so much is looked at.
 const SUMMARY_BYTES: usize = 200;
@@ -62,7 +63,7 @@ pub(super) fn find<'a>(
             Some(last) if end.by == By::Header && !(header.is_since_5_1() && last.starts_with(b"SET ")) => {
                 Ok(Found { other_lines, ..Found::whole(Statement::Text(last), rest.len()) })
             }
-            _ => Err("an event without a statement"),
+            _ => Err(NO_STATEMENT),
         };
     }
     if let Some(at) = other_log(rest) {
