@@ -7,6 +7,7 @@ from typing import Any
 from headrace.hunt.rules.rule import Severity
 from tests.rules.case import Case
 from tests.rules.hosts import CPUS, GIB, cores, unwell
+from tests.rules.queues_cases import BCACHE, served
 
 FULL = {
     **cores(user=90.0, idle=2.0),
@@ -179,6 +180,18 @@ CASES = [
         ("a write to nvme1n1 takes 4.0 ms, and the log is synced 300 times per second",),
     ),
     Case("REDO05", "fast", lambda: unwell(facts=DISTANT)),
+    Case(
+        "REDO05",
+        "the slow device of a cache in writeback: nobody waits for what is copied there later",
+        lambda: unwell(
+            facts={**BCACHE, "block_devices.sdz.queue.write_cache": "write through", **DISTANT},
+            rates={
+                **served("bcache0", 400.0, 0.2),
+                **served("nvme1n1", 450.0, 0.15),
+                **served("sdz", 150.0, 40.0),
+            },
+        ),
+    ),
     Case(
         "REDO05",
         "a volatile cache",

@@ -376,6 +376,14 @@ def _facts(vendor: str) -> dict[str, Any]:
             "consumers": ["global_instrumentation", "statements_digest", "thread_instrumentation"],
         },
         "pid": 1322,
+        "place": {
+            "answer": "here",
+            "pid": 1322,
+            "namespaces": [],
+            "answered_by": None,
+            "evidence": ["process 1322 has a thread of the number that serves the connection"],
+            "missing": "",
+        },
         "privileges_missing": [],
     }
     return content

@@ -67,10 +67,33 @@ CASES = [
         "REPL16",
         "a donor that refuses queries",
         lambda: unwell(
-            variables={**NODE, "wsrep_sst_donor_rejects_queries": "ON"}, status={"wsrep_local_state": 2.0}
+            variables={**NODE, "wsrep_sst_donor_rejects_queries": "ON"},
+            status={"wsrep_local_state": 2.0, "wsrep_ready": 0.0},
         ),
         ("",),
         ("it refuses queries while it sends all data (wsrep_sst_donor_rejects_queries is ON)",),
+        severity=Severity.LIMIT,
+    ),
+    Case(
+        "REPL16",
+        "a donor that could refuse queries and answers them",
+        lambda: unwell(
+            variables={**NODE, "wsrep_sst_donor_rejects_queries": "ON"},
+            status={"wsrep_local_state": 2.0, "wsrep_ready": 1.0},
+        ),
+        ("",),
+        ("a backup desynchronised it; its queue is unknown",),
+        severity=Severity.RISK,
+    ),
+    Case(
+        "REPL16",
+        "a donor of which nobody knows whether it is ready",
+        lambda: unwell(
+            variables={**NODE, "wsrep_sst_donor_rejects_queries": "ON"}, status={"wsrep_local_state": 2.0}
+        ),
+        ("",),
+        ("it may refuse queries while it sends all data",),
+        severity=Severity.RISK,
     ),
     Case("REPL16", "synced", lambda: unwell(variables=NODE, status={"wsrep_local_state": 4.0})),
     Case("REPL16", "no server", lambda: unwell(has_server=False), missing="no server was queried"),

@@ -81,6 +81,14 @@ def served(name: str, writes: float, write_ms: float) -> dict[str, float]:
     }
 
 
+#: A fast disk before a slow one.
+BCACHE = mapped(
+    {
+        **layer("bcache0", "sdz", DISK),
+        "bcache": {"mode": "writeback", "state": "dirty", "backing": "sdz"},
+    },
+    {**next(row for row in healthy().raw["block_devices"] if row["name"] == DISK), "name": "sdz"},
+)
 #: Two encrypted members of one array.
 CRYPTS = mapped(
     {**layer("md0", "dm-0", "dm-1"), "kind": "md"},
@@ -374,6 +382,33 @@ CASES = [
         ),
         steps=("drbdadm status", "protocol C"),
         severity=Severity.LIMIT,
+    ),
+    Case(
+        "BLK17",
+        "a cache in writeback whose slow device is copied to later",
+        lambda: unwell(
+            facts=BCACHE,
+            rates={
+                **WAITS,
+                **served("bcache0", 400.0, 9.0),
+                **served(DISK, 450.0, 0.1),
+                **served("sdz", 150.0, 40.0),
+            },
+        ),
+        ("bcache0",),
+        (
+            "bcache0, a cached device (bcache), takes 9.0 ms per write, of which the device beneath takes 0.1 ms",
+        ),
+        steps=("cache_mode",),
+        severity=Severity.LIMIT,
+    ),
+    Case(
+        "BLK17",
+        "writes that go past the cache",
+        lambda: unwell(
+            facts=BCACHE,
+            rates={**served("bcache0", 400.0, 9.0), **served(DISK, 40.0, 0.1), **served("sdz", 360.0, 9.9)},
+        ),
     ),
     Case(
         "BLK17",

@@ -18,6 +18,7 @@ GOOD = {
     "primarycache": "metadata",
     "compression": "lz4",
     "dedup": "off",
+    "direct": "disabled",
 }
 PAGES = {"innodb_pages_written": 400.0}
 SYNCS = {"innodb_os_log_fsyncs": 300.0}
@@ -167,6 +168,29 @@ CASES = [
         ("tank/mysql/shop",),
         ("tank/mysql/shop has primarycache=none",),
         severity=Severity.COST,
+    ),
+    Case(
+        "FS18",
+        "pages that go past it",
+        lambda: on_zfs(
+            primarycache="all",
+            direct="standard",
+            variables={"innodb_flush_method": "O_DIRECT"},
+            gauges={"zfs.size.": 20.0 * GIB},
+        ),
+    ),
+    Case(
+        "FS18",
+        "pages that are a part of a record do not",
+        lambda: on_zfs(
+            primarycache="all",
+            direct="standard",
+            recordsize="131072",
+            variables={"innodb_flush_method": "O_DIRECT"},
+            gauges={"zfs.size.": 20.0 * GIB},
+        ),
+        (DATASET,),
+        severity=Severity.ADVICE,
     ),
     Case("FS18", "a small cache", lambda: on_zfs(primarycache="all", gauges={"zfs.size.": 1.0 * GIB})),
     Case("FS18", "metadata only", lambda: on_zfs(gauges={"zfs.size.": 20.0 * GIB})),

@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 
-from headrace.host.activity import summed
+from headrace.base.model import Facts
+from headrace.host.activity import Activity, summed
 from headrace.host.window import Window
 from headrace.hunt import users
+from headrace.hunt.hunt import SqlOnly
 from headrace.hunt.resources import Verdict
 from headrace.hunt.rules import all_rules, judge
 from headrace.hunt.rules.cause import ELSEWHERE, EXPLAINS, begun, causes_first, conclude, limited_by
+from headrace.hunt.rules.evidence import Evidence
 from tests.rules.binlog_cases import SLOW_COMMITS
 from tests.rules.block_cases import FLUSHES, VOLATILE, WAITS
 from tests.rules.flush_cases import BEHIND
@@ -20,6 +23,7 @@ from tests.rules.hardware_cases import BOUND, DIGESTS, TWO
 from tests.rules.hardware_cases import FULL as OWN_WORK
 from tests.rules.hosts import unwell
 from tests.rules.locks_cases import BULK, FOR_NUMBERS, WAIT
+from tests.rules.membership_cases import NEVER_STARTED, NODE
 from tests.rules.neighbours_cases import (
     COMPILER,
     CROWD,
@@ -380,3 +384,32 @@ def test_deadlocks_come_before_the_waits_that_they_make() -> None:
     dead = {"innodb_deadlocks": 165.0, "innodb_row_lock_waits": 400.0, "innodb_row_lock_time": 9_000.0}
     found = verdict(status=waits, status_rates=dead)
     assert found.causes[0] == "LOCK03"
+
+
+def alone(**more: Any) -> str:
+    """By SQL alone, with nobody at work."""
+    whole = unwell(**more)
+    facts = SqlOnly().facts(Facts("0" * 16, dict(whole.raw)))
+    evidence = Evidence(facts, whole.window, activity=Activity(9))
+    return conclude(evidence, judge(evidence, all_rules())).sentence
+
+
+def test_what_serves_nobody_is_said_before_what_its_sessions_do() -> None:
+    node = {**NODE, "wsrep_reject_queries": "ALL"}
+    said = alone(variables=node)
+    assert said.startswith("This node refuses all queries (wsrep_reject_queries=ALL) (REPL15). Hardly any")
+    told = alone(variables={**NODE, "wsrep_desync": "ON"}, status={"wsrep_local_state": 2.0})
+    assert told.startswith("This node may fall behind its cluster: wsrep_desync is ON")
+    assert alone().startswith("Hardly any session is active.")
+
+
+def test_a_member_that_takes_writes_of_its_own_is_in_the_sentence_once() -> None:
+    evidence = unwell(vendor="mysql", facts=NEVER_STARTED)
+    judgement = judge(evidence, all_rules())
+    assert "takes writes that the group does not have" in conclude(evidence, judgement).sentence
+
+
+def test_old_reads_of_a_desynchronised_node_are_told_where_nothing_limits() -> None:
+    evidence = unwell(variables={**NODE, "wsrep_desync": "ON"}, status={"wsrep_local_state": 2.0})
+    said = conclude(evidence, judge(evidence, all_rules())).sentence
+    assert "Its readers get old data: this node may fall behind its cluster" in said

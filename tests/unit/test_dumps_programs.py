@@ -230,6 +230,19 @@ def test_requests_whose_time_nobody_printed_leave_the_disk_unknown(tmp_path: Pat
     assert "block vda" in hunt.verdict.sentence.split("Not known")[1]
 
 
+def test_mpstat_by_numa_node_has_the_load_of_all_cpus_and_says_that_of_single_ones_is_unknown() -> None:
+    title = "    NODE    %usr   %nice    %sys %iowait    %irq   %soft  %steal  %guest  %gnice   %idle"
+    cells = "   70.00    0.00   20.00    0.00    0.00    0.00    0.00    0.00    0.00   10.00"
+    report = f"10:00:00{title}\n10:00:01     all{cells}\n10:00:01       0{cells}\n10:00:01       1{cells}\n\n"
+    (cpu,) = rates(f"{BANNER}\n{report}", "cpu")
+    assert cpu.per_second["idle"] == {"all": pytest.approx(10)}
+    assert any(isinstance(each, Said) and "single CPUs is unknown" in each.text for each in read(report))
+    # Beside the table of CPUs the one of nodes says nothing new.
+    both = f"{BANNER}\n{report}{report.replace('NODE', 'CPU')}"
+    (cpu,) = rates(both, "cpu")
+    assert set(cpu.per_second["idle"]) == {"all", "cpu0", "cpu1"}
+
+
 def sysstat(*statistics: Mapping[str, object]) -> str:
     host = {"nodename": "db1", "number-of-cpus": 2, "date": "11/29/26", "statistics": statistics}
     return json.dumps({"sysstat": {"hosts": [host]}})
@@ -355,6 +368,8 @@ def test_stacks_of_perf_script_are_a_profile(tmp_path: Path) -> None:
         ("db1\t1\t2026-11-29 15:53:59 UTC\tall\t%user\t0.00\n", "sadf -p"),
         ('<?xml version="1.0"?>\n<sysstat xmlns="x">\n', "sadf -x"),
         ("disk- ------------reads------------ ------------writes----------- -----IO------\n", "vmstat -d"),
+        ("Disk- ------------Lesen------------ ----------Schreiben---------- ------EA------\n", "vmstat -d"),
+        ("disque- ----------lectures---------- ----------écritures---------- -----E/S-----\n", "vmstat -d"),
         ("               total        used        free      shared  buff/cache   available\n", "free"),
         ("EVENT_NAME,COUNT_STAR,SUM_TIMER_WAIT\nwait/io/file/sql,1,2\n", "performance_schema"),
     ],

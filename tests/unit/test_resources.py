@@ -585,8 +585,8 @@ def test_a_full_device_without_the_servers_files_limits_others() -> None:
     assert use(evidence, "block", "sdb").level is Level.SATURATED
     assert evidence.verdict.sentence == (
         "Nothing that the server uses is saturated: the CPUs are 82% idle, mysqld uses 1.3 of 8. sdb is saturated "
-        "(0 reads/s, 150 writes/s, 0.0 MB/s; 4.5 requests in flight, 30.00 ms per write), but none of the "
-        "server's files is known to be on it."
+        "(0 reads/s, 150 writes/s, 0.0 MB/s; 4.5 requests in flight, 30.00 ms per write), but nothing "
+        "that the server waits for is known to be on it."
     )
     assert limiting(unwell(facts=facts, rates={**full_disk("sdb"), "vmstat.pswpout.": 50.0})) == "block sdb"
     assert limiting(unwell(facts=facts, rates=full_disk("sdb"), has_server=False)) == "block sdb"

@@ -89,6 +89,27 @@ def running(number: int, state: str, text: str, **more: object) -> dict[str, obj
             "class": text, **more}  # fmt: skip
 
 
+def test_the_other_login_of_this_hunt_is_no_load_and_another_monitor_is() -> None:
+    looks = Looks()
+    for _ in range(2):
+        looks.add(
+            {
+                "statements": [
+                    running(7, "starting", "show global status"),
+                    running(8, "", ""),
+                    running(9, "starting", "show global status", user="pmm"),
+                    running(10, "", "select * from t", tables=["t"]),
+                ]
+            }
+        )
+    found = looks.activity({7.0, 8.0})
+    assert sorted((each.user, each.text, each.sightings) for each in found.sessions) == [
+        ("app", "select * from t", 2),
+        ("pmm", "show global status", 2),
+    ]
+    assert len(looks.activity().sessions) == 4
+
+
 def test_the_sentence_names_rows_their_holder_and_what_executes() -> None:
     update = "update orders set k = ? where id = ?"
     wait = {"lock": "row", "table": "shop.orders", "holder": 71, "holder_user": "app", "holder_host": "10.0.0.9",

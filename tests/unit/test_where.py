@@ -120,14 +120,27 @@ def test_a_word_that_a_newer_agent_has_is_unknown_never_here() -> None:
         assert (facts.server_pid, facts.server_process, facts.server_allocator) == (None, None, None)
 
 
-def test_facts_of_an_older_agent_say_here_or_nothing() -> None:
-    settings = unwell().raw["server_settings"]
-    for pid, answer in ((1322, "here"), (None, "unknown")):
-        place = HostFacts(
-            Facts("", {"agent_version": "0.0.1", "server_settings": {**settings, "pid": pid}})
-        ).server_place
-        assert place is not None
-        assert (place.answer, place.pid) == (answer, pid)
+@pytest.mark.parametrize(
+    ("pid", "name", "works_in", "answer"),
+    [
+        (1322, "db1", "/var/lib/mysql", "here"),
+        (1322, "bastion", "/var/lib/mysql", "unknown"),
+        (1322, "db1", "/srv/other", "unknown"),
+        (None, "db1", "/var/lib/mysql", "unknown"),
+    ],
+)
+def test_facts_of_an_older_agent_say_where_only_with_evidence(
+    pid: int | None, name: str, works_in: str, answer: str
+) -> None:
+    settings = {**unwell().raw["server_settings"], "pid": pid, "place": None}
+    process = {"pid": 1322, "program": "mysqld", "working_directory": works_in}
+    facts = {
+        "agent_version": "0.0.1", "hostname": name, "servers": [process],
+        "server_settings": {**settings, "variables": {**settings["variables"], "hostname": "db1"}},
+    }  # fmt: skip
+    place = HostFacts(Facts("", facts)).server_place
+    assert place is not None
+    assert (place.answer, place.pid) == (answer, pid if answer == "here" else None)
 
 
 def contained() -> Snapshot:

@@ -39,6 +39,7 @@ const CELL_COST: usize = 48;
 /// A connection that is logged in. After any error except `Error::Server` it is unusable.
 pub struct Connection {
     wire: Wire,
+    id: u32,
     version: String,
     can_bulk: bool,
     read_timeout: Duration,
@@ -102,11 +103,17 @@ impl Connection {
         Ok(Self {
             wire,
             version: greeting.version,
+            id: greeting.connection,
             can_bulk: greeting.can_bulk,
             read_timeout: options.read_timeout,
             cells: Cells::default(),
             is_busy: false,
         })
+    }
+
+    /// The connection's number on the server, as its process list has it.
+    pub fn id(&self) -> u32 {
+        self.id
     }
 
     pub fn is_mariadb(&self) -> bool {

@@ -7,10 +7,13 @@ which MariaDB's digests leave out. Nothing here holds a value.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from ipaddress import ip_address
 from typing import Any
+
+from headrace.host.monitors import looks_at_server
 
 #: Classes and locks kept: more would be those that were seen once.
 MOST = 200
@@ -229,6 +232,8 @@ class Looks:
         self._waits: dict[tuple[Any, ...], tuple[dict[str, Any], int]] = {}
         self._digests: dict[str, Digest] = {}
         self._sessions: dict[_Seen, int] = {}
+        #: Those that look at the server, by connection.
+        self._asking: dict[int, dict[_Seen, int]] = {}
         self._oldest: LockWait | None = None
 
     def add(self, line: Mapping[str, Any]) -> None:
@@ -278,7 +283,11 @@ class Looks:
         )
         if found not in self._sessions and len(self._sessions) >= MOST_SORTS:
             found = ("", command, state, "", "", found[5], "", 0)
-        self._sessions[found] = self._sessions.get(found, 0) + 1
+        # Whose it is, our other login's or another monitor's, is known at the end.
+        asks = not found[0] or looks_at_server(found[0], ",".join(_tables(row)))
+        known = asks and (row["id"] in self._asking or len(self._asking) < MOST_SORTS)
+        sessions = self._asking.setdefault(row["id"], {}) if known else self._sessions
+        sessions[found] = sessions.get(found, 0) + 1
 
     def _statement(self, row: Mapping[str, Any]) -> None:
         text = str(row["class"])
@@ -318,7 +327,12 @@ class Looks:
             digest, str(row.get("digest_text") or "").strip(), str(row.get("schema") or ""), _tables(row)
         )
 
-    def activity(self) -> Activity:
+    def activity(self, own: Collection[float] = ()) -> Activity:
+        """``own``: the numbers of our own other connections, whose questions are nobody's work."""
+        sessions = Counter(self._sessions)
+        for connection, seen in self._asking.items():
+            if connection not in own:
+                sessions.update(seen)
         classes = sorted(self._classes.items(), key=lambda pair: -pair[1].sightings)[:MOST]
         waits = sorted(self._waits.values(), key=lambda pair: -pair[1])
         return Activity(
@@ -333,7 +347,7 @@ class Looks:
             self._spared,
             tuple(
                 SessionGroup(*found, count)
-                for found, count in sorted(self._sessions.items(), key=lambda pair: -pair[1])
+                for found, count in sorted(sessions.items(), key=lambda pair: -pair[1])
             ),
             self._oldest,
         )

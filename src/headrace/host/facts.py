@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 from headrace.base.counted import counted
 from headrace.base.errors import HostUnknown, TargetError
 from headrace.base.model import Facts, Vendor
 from headrace.host.places import below_overlay, mount_of, mount_of_server, real_path
+from headrace.host.server_place import Answer, ServerPlace, is_of_server
 
 GIB = 1 << 30
 
@@ -38,62 +37,6 @@ class OfServer(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
-
-
-class Answer(StrEnum):
-    """Where a server that was asked runs."""
-
-    HERE = "here"
-    NAMESPACE = "namespace"  # on this host, in namespaces of its own
-    ELSEWHERE = "elsewhere"
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True)
-class ServerPlace:
-    """Where a server that was asked runs, and how that is known.
-
-    ``asked``: its socket, or host and port. ``namespaces``: its own, as /proc/PID/ns names them.
-    ``answered_by``: the process of this host at the other end of the connection, if that is not the server.
-    ``evidence``: sentences, the strongest first. ``missing``: what would give an answer.
-    """
-
-    answer: Answer
-    asked: str = ""
-    pid: int | None = None
-    namespaces: tuple[str, ...] = ()
-    answered_by: str = ""
-    evidence: tuple[str, ...] = ()
-    missing: str = ""
-
-    @property
-    def is_on_host(self) -> bool:
-        """Whether it is one of the processes of the examined host."""
-        return self.answer in (Answer.HERE, Answer.NAMESPACE)
-
-    @property
-    def sentence(self) -> str:
-        """``The server at 127.0.0.1:3307 runs elsewhere: socat (pid 71) answers there.``"""
-        where = {
-            Answer.HERE: "runs on this host" + (f" (pid {self.pid})" if self.pid else ""),
-            Answer.NAMESPACE: f"runs on this host (pid {self.pid}) with its own {self._kinds}",
-            Answer.ELSEWHERE: "does not run on this host",
-            Answer.UNKNOWN: "is not known to run on this host",
-        }[self.answer]
-        why = self.evidence[0] if self.evidence else ""
-        if self.answered_by and not self.is_on_host:
-            why = f"{self.answered_by} answers there"
-        if self.missing:
-            why = "; ".join(filter(None, (why, f"what would tell: {self.missing}")))
-        place = f" at {self.asked}" if self.asked else ""
-        return f"The server{place} {where}{': ' if why else ''}{why}."
-
-    @property
-    def _kinds(self) -> str:
-        names = {"mnt": "mount", "net": "network", "pid": "PID", "uts": "UTS", "cgroup": "control group"}
-        kinds = [names.get(kind, kind) for kind in self.namespaces]
-        words = " and ".join(filter(None, (", ".join(kinds[:-1]), kinds[-1]))) if kinds else "own"
-        return f"{words} namespace{'s' * (len(kinds) > 1)}"
 
 
 class HostFacts:
@@ -225,9 +168,13 @@ class HostFacts:
             )
         if asked and not settings:
             return ServerPlace(Answer.UNKNOWN, asked, missing="a login")
-        # Older agents looked for its process, and did not say how.
         if self.server_pid is not None:
-            return ServerPlace(Answer.HERE, asked, self.server_pid)
+            evidence = (f"it calls its host {self.hostname}", "the process works in its data directory")
+            return ServerPlace(Answer.HERE, asked, self.server_pid, evidence=evidence)
+        if isinstance(settings.get("pid"), int):
+            return ServerPlace(
+                Answer.UNKNOWN, asked, missing="a new hunt: these are facts of an older headrace"
+            )
         if settings and not self.only_sql and self._data.get("agent_version"):
             return ServerPlace(Answer.UNKNOWN, asked, missing="facts of a newer agent")
         return None
@@ -405,7 +352,9 @@ class HostFacts:
     def server_pid(self) -> int | None:
         """Of the server that was queried, if it is known to run on this host."""
         pid, place = (self._table("server_settings").get(name) for name in ("pid", "place"))
-        is_here = not isinstance(place, Mapping) or place.get("answer") in (Answer.HERE, Answer.NAMESPACE)
+        is_here = isinstance(place, Mapping) and place.get("answer") in (Answer.HERE, Answer.NAMESPACE)
+        if place is None and isinstance(pid, int):
+            is_here = is_of_server(pid, self._data, self.hostname, self.variable)
         return pid if isinstance(pid, int) and is_here else None
 
     @property

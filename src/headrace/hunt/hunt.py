@@ -23,7 +23,7 @@ from headrace.base.errors import HeadraceError, NothingMeasured, NotReady, Targe
 from headrace.base.model import Facts, ServerLogin
 from headrace.base.received import read_as_sent
 from headrace.host import memcached
-from headrace.host.activity import Activity, Looks
+from headrace.host.activity import Looks
 from headrace.host.agent import Agent, stop
 from headrace.host.facts import HostFacts
 from headrace.host.login import SEVERAL, usual_login
@@ -198,7 +198,7 @@ async def watch(
             await asyncio.gather(looking, return_exceptions=True)
             raise
         seen = await caches.end() if caches else memcached.NOTHING
-        activity = await looking
+        seen_sessions = await looking
         # Not into a file here: a kill would leave it.
         stream = await target.read(samples)
         found = await asyncio.to_thread(Samples.read, stream, seen.records)
@@ -223,7 +223,7 @@ async def watch(
         stacks,
         __version__,
         dict(alone_ms or {}),
-        activity,
+        seen_sessions.activity(set(window.values("processlist", "own"))) if seen_sessions else None,
     )
 
 
@@ -298,7 +298,7 @@ async def _look(
     login: ServerLogin | None,
     more: Sequence[str],
     every_s: float,
-) -> Activity | None:
+) -> Looks | None:
     """What the server executed and who waited for whose lock; None without a server."""
     if login is None or not login.is_named:
         return None
@@ -317,7 +317,7 @@ async def _look(
                     looks.add(line)
     except (HeadraceError, TimeoutError) as error:
         looks.add({"error": str(error) or "the server did not answer"})
-    return looks.activity()
+    return looks
 
 
 async def _profile(agent: Agent, facts: Facts, seconds: float, errors: dict[str, str]) -> str:

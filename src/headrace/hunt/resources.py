@@ -170,8 +170,8 @@ def judge(
             f" {use.instance} is full of other work ({use.load}), and no thread of the server waits for it"
             + (f": used by {', '.join(use.users)}." if use.users else ".")
             if use.resource == "core"
-            else f" {use.instance} is saturated ({use.load}; {use.saturation}), but none of the "
-            "server's files is known to be on it."
+            else f" {use.instance} is saturated ({use.load}; {use.saturation}), but nothing that "
+            "the server waits for is known to be on it."
             for use in apart
         )
     if changed:

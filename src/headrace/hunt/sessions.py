@@ -18,6 +18,8 @@ from headrace.host.window import Window
 WAITERS, SHARE = 1.0, 0.25
 #: Waits named in a sentence at most.
 MOST_NAMED = 3
+#: Sessions on average that are hardly any.
+IDLE = 0.05
 #: Looks at the process list, at least, for a mean over them.
 FEWEST = 2
 
@@ -258,7 +260,7 @@ def named(load: Load) -> list[Share]:
 
 def sentence(load: Load, activity: Activity | None, cpus: int | None = None) -> str:
     """``8.2 sessions are active on average: 5.1 wait for row locks of shop.orders, held by connection 7 ...``"""
-    if load.active < 0.05:
+    if load.active < IDLE:
         return "Hardly any session is active."
     parts = []
     for share in named(load):

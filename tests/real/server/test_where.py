@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 from headrace.base.model import Facts
-from headrace.host.facts import Answer, HostFacts
+from headrace.host.facts import HostFacts
+from headrace.host.server_place import Answer
 from tests import lab
 from tests.networks import Namespace, networks
 from tests.programs import agent_path

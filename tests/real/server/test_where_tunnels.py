@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from headrace.base.model import Facts
-from headrace.host.facts import Answer, HostFacts, ServerPlace
+from headrace.host.facts import HostFacts
+from headrace.host.server_place import Answer, ServerPlace
 from tests import lab
 from tests.servers import free_port, open_folder
 from tests.splitting_proxy import splitting_proxy

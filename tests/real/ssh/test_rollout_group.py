@@ -5,12 +5,14 @@ changes meanwhile.
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.commands import headrace
 from tests.database_fleet import MYSQL, PROGRAMS, Databases, databases
 from tests.loads import load_by
 from tests.real.ssh.test_rollout import Rollouts, count, events, holds, value, variable
@@ -181,3 +183,14 @@ def make_primary(found: Databases, asked: str, name: str) -> None:
     """``asked``: a member that is told to make another one the primary."""
     uuid = value(found, name, "SELECT @@server_uuid")
     found.sql(asked, f"SELECT group_replication_set_as_primary('{uuid}')")
+
+
+def test_threads_of_a_member_that_apply_for_its_group_are_no_sessions(found: Databases) -> None:
+    socket = str(found.hosts.own_disk(found.host("db1")) / "s")
+    login = ("--mysql-socket", socket, "--mysql-user", "root")
+    done = headrace("hunt", "--sql-only", "--duration", "4s", "--json", *login)
+    assert done.returncode == 0, done.stderr
+    sessions = json.loads(done.stdout)["sessions"]
+    # Its appliers have the user who started them, and are connections that execute nothing.
+    assert not {"their login", "an event from coordinator"} & set(sessions["waits"])
+    assert not {text for text in sessions["by"]["text"] if "applier" in text.lower()}

@@ -41,6 +41,7 @@ pub struct BlockDevice {
     pub dm: Option<Dm>,
     #[serde(rename = "loop")]
     loop_device: Option<Loop>,
+    bcache: Option<Bcache>,
     #[serde(skip)]
     pub irqs: Vec<u32>,
 }
@@ -107,6 +108,17 @@ struct Loop {
     offset_bytes: Option<u64>,
 }
 
+/// Of a cached device (Documentation/admin-guide/bcache.rst).
+#[derive(Serialize)]
+struct Bcache {
+    /// `writeback`: a write is done when the cache has it.
+    mode: Option<String>,
+    /// `clean`, `dirty`, `no cache` or `inconsistent`.
+    state: Option<String>,
+    /// The slow device or its partition; the others that it is made of are the cache.
+    backing: Option<String>,
+}
+
 /// Every device of /sys/block but RAM disks, hidden paths of multipathing and virtual devices not set up.
 pub fn read(host: &Folder) -> Vec<BlockDevice> {
     let ids = stable_ids(&host.join("dev/disk/by-id"));
@@ -139,6 +151,12 @@ fn device(folder: &Folder, name: &str, ids: &HashMap<String, Vec<String>>) -> Op
         backing_file: folder.line("loop/backing_file"),
         direct_io: folder.flag("loop/dio"),
         offset_bytes: folder.number("loop/offset"),
+    });
+    let bcache = (is_numbered(name, "bcache") && folder.exists("bcache")).then(|| Bcache {
+        mode: folder.choice("bcache/cache_mode").and_then(|choice| choice.selected),
+        state: folder.line("bcache/state"),
+        // A link into the folder of the slow device.
+        backing: folder.link("bcache").and_then(|link| Some(link.rsplit('/').nth(1)?.to_owned())),
     });
     let kind = if dm.is_some() {
         Kind::Dm
@@ -181,6 +199,7 @@ fn device(folder: &Folder, name: &str, ids: &HashMap<String, Vec<String>>) -> Op
         holders: folder.names("holders"),
         dm,
         loop_device,
+        bcache,
         irqs,
     })
 }
@@ -246,6 +265,28 @@ fn partitions(device: &Folder, name: &str, ids: &HashMap<String, Vec<String>>) -
 #[cfg(test)]
 mod tests {
     use super::is_numbered;
+    use crate::facts::files::Files;
+    use std::collections::HashMap;
+
+    #[test]
+    fn a_cached_device_says_its_mode_and_its_slow_device() {
+        let root = tempfile::tempdir().unwrap();
+        let slow = root.path().join("sys/devices/sdb/sdb1/bcache");
+        std::fs::create_dir_all(&slow).unwrap();
+        std::fs::write(slow.join("cache_mode"), "writethrough [writeback] writearound none\n").unwrap();
+        std::fs::write(slow.join("state"), "dirty\n").unwrap();
+        let device = root.path().join("sys/block/bcache0");
+        std::fs::create_dir_all(&device).unwrap();
+        std::os::unix::fs::symlink("../../devices/sdb/sdb1/bcache", device.join("bcache")).unwrap();
+        let files = Files::open(Some(root.path())).unwrap();
+        let found =
+            super::device(&files.root().join("sys/block/bcache0"), "bcache0", &HashMap::new()).unwrap();
+        let found = serde_json::to_value(&found).unwrap();
+        assert_eq!(
+            found["bcache"],
+            serde_json::json!({"mode": "writeback", "state": "dirty", "backing": "sdb1"})
+        );
+    }
 
     #[test]
     fn only_numbered_names_are_of_a_kind() {

@@ -12,7 +12,7 @@ use crate::mountinfo::Mount;
 
 /// What decides how a database's pages are stored and cached: zfsprops(7).
 const PROPERTIES: &str = "recordsize,logbias,sync,primarycache,secondarycache,compression,checksum,dedup,atime,\
-    redundant_metadata,volblocksize,available,used,quota";
+    redundant_metadata,volblocksize,available,used,quota,direct";
 /// A pool that is suspended answers nobody.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// On most hosts of databases there are a few; on some hosts of containers, thousands.
@@ -52,8 +52,9 @@ fn unknown(why: &str) -> Datasets {
 }
 
 fn asked(names: &[&str]) -> Result<String, String> {
+    // A name that this version does not have (`direct` is of 2.3) would leave us without any.
     let mut command = Command::new("zfs");
-    command.args(["get", "-Hp", "-o", "name,property,value", PROPERTIES]).args(names);
+    command.args(["get", "-Hp", "-o", "name,property,value", "all"]).args(names);
     command.env("PATH", "/usr/sbin:/sbin:/usr/local/sbin:/usr/bin:/bin").env("LC_ALL", "C");
     let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().map_err(|error| format!("the program zfs cannot be run: {error}"))?;

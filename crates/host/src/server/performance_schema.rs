@@ -29,6 +29,11 @@ pub const TEMPTABLE: Kind = Kind::server(
 )
 .every(5);
 
+/// Whether a row of `threads` is of a thread that replicates, also for a group. These have the user who started them,
+/// and are queries or connections by their command, as sessions of clients are.
+pub const REPLICATES: &str = "(NAME LIKE 'thread/sql/replica%' OR NAME LIKE 'thread/sql/slave%' \
+    OR NAME LIKE 'thread/group_rpl/%')";
+
 const WAITS: &str = "SELECT EVENT_NAME, COUNT_STAR, SUM_TIMER_WAIT \
     FROM performance_schema.events_waits_summary_global_by_event_name \
     WHERE COUNT_STAR > 0 AND EVENT_NAME <> 'idle'";

@@ -2,28 +2,35 @@
 
 use std::collections::BTreeMap;
 
-use super::performance_schema::is_on;
+use super::performance_schema::{REPLICATES, is_on};
 use crate::sample::sampler::Kind;
 use crate::sample::session::{Session, Trouble};
 use crate::sample::values::Values;
 
 pub const PROCESSLIST: Kind = Kind::server(
     "processlist",
-    "threads by command, by state where they do not sleep, the longest time_s by command, and those at work for clients",
+    "threads by command, by state where they do not sleep, the longest time_s by command, those at work for clients, and the number of our own connection",
     sample,
 );
 
 /// Takes no lock of the server; empty where performance_schema is off.
 ///
 /// A state here is a stage, and a login has no stage. A connection without a user is still logging in: it is reported
-/// as in the process list, as `Connect` and `login`.
-const THREADS: &str = "SELECT \
-    IF(NAME = 'thread/sql/one_connection' AND PROCESSLIST_USER IS NULL, 'Connect', PROCESSLIST_COMMAND) AS command, \
-    IF(NAME = 'thread/sql/one_connection' AND PROCESSLIST_USER IS NULL, 'login', PROCESSLIST_STATE) AS state, \
-    COUNT(*), MAX(PROCESSLIST_TIME) \
-    FROM performance_schema.threads \
-    WHERE PROCESSLIST_COMMAND IS NOT NULL AND PROCESSLIST_ID <> CONNECTION_ID() \
-    GROUP BY command, state";
+/// as in the process list, as `Connect` and `login`. What replicates is a `Query` or a `Connect`, too.
+fn threads() -> String {
+    format!(
+        "SELECT CASE WHEN {REPLICATES} THEN '{REPLICA}' \
+         WHEN NAME = 'thread/sql/one_connection' AND PROCESSLIST_USER IS NULL THEN 'Connect' \
+         ELSE PROCESSLIST_COMMAND END AS command, \
+         IF(NAME = 'thread/sql/one_connection' AND PROCESSLIST_USER IS NULL, 'login', PROCESSLIST_STATE) AS state, \
+         COUNT(*), MAX(PROCESSLIST_TIME) \
+         FROM performance_schema.threads \
+         WHERE PROCESSLIST_COMMAND IS NOT NULL AND PROCESSLIST_ID <> CONNECTION_ID() \
+         GROUP BY command, state"
+    )
+}
+/// The command of what replicates.
+const REPLICA: &str = "Replica";
 /// In MySQL it takes the mutex of the list of threads, which every new connection needs, while it builds its rows;
 /// in MariaDB a shared lock.
 const PROCESSES: &str = "SELECT COMMAND, STATE, COUNT(*), MAX(TIME) FROM information_schema.PROCESSLIST \
@@ -33,7 +40,8 @@ const PROCESSES: &str = "SELECT COMMAND, STATE, COUNT(*), MAX(TIME) FROM informa
 const IDLE: [&str; 5] = ["Sleep", "Daemon", "Binlog Dump", "Binlog Dump GTID", "Slave_IO"];
 
 /// Commands of threads that serve no client, or do nothing.
-const NOT_SERVING: [&str; 8] = [
+const NOT_SERVING: [&str; 9] = [
+    REPLICA,
     "Sleep",
     "Daemon",
     "Binlog Dump",
@@ -69,9 +77,9 @@ fn sample(session: &mut Session, values: &mut Values) -> Result<(), Trouble> {
         session.understood.performance_schema = Some(is_on);
         is_on
     };
-    let statement = if uses_threads { THREADS } else { PROCESSES };
+    let statement = if uses_threads { threads() } else { PROCESSES.to_owned() };
     let mut groups = Vec::new();
-    session.connection.query(statement, |_, row| {
+    session.connection.query(&statement, |_, row| {
         let text = |column| row.get(column).map(String::from_utf8_lossy).unwrap_or_default().into_owned();
         groups.push(Group {
             command: text(0),
@@ -82,6 +90,7 @@ fn sample(session: &mut Session, values: &mut Values) -> Result<(), Trouble> {
         });
     })?;
     write(&groups, values);
+    values.single("own", u64::from(session.connection.id()));
     Ok(())
 }
 

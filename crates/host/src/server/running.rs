@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::performance_schema::REPLICATES;
 use super::query::Named;
 use mysql::{Connection, Error};
 
@@ -71,14 +72,15 @@ pub fn running(
     with_text: bool,
 ) -> Result<Vec<Running>, Error> {
     let uses_threads = performance_schema && !connection.is_mariadb();
-    let (prefix, table) = if uses_threads {
-        ("PROCESSLIST_", "performance_schema.threads")
+    let (prefix, user, table) = if uses_threads {
+        let user = format!("IF({REPLICATES}, 'system user', PROCESSLIST_USER)");
+        ("PROCESSLIST_", user, "performance_schema.threads")
     } else {
-        ("", "information_schema.PROCESSLIST")
+        ("", "USER".to_owned(), "information_schema.PROCESSLIST")
     };
     let examined = if connection.is_mariadb() { "EXAMINED_ROWS" } else { "NULL" };
     let sql = format!(
-        "SELECT {prefix}ID AS id, {prefix}USER AS user, {prefix}HOST AS host, {prefix}DB AS db, \
+        "SELECT {prefix}ID AS id, {user} AS user, {prefix}HOST AS host, {prefix}DB AS db, \
          {prefix}COMMAND AS command, {prefix}TIME AS time_s, {prefix}STATE AS state, \
          LEFT({prefix}INFO, {TEXT_BYTES}) AS text, {examined} AS examined FROM {table} \
          WHERE {prefix}ID <> CONNECTION_ID() AND {prefix}COMMAND NOT IN ('Sleep', 'Daemon') \

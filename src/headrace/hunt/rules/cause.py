@@ -13,6 +13,7 @@ from dataclasses import replace
 from headrace.hunt import server_alone, sessions
 from headrace.hunt.resources import PRESSURE_HIGH, STEAL_HIGH, Verdict
 from headrace.hunt.rules import at_work
+from headrace.hunt.rules.cluster import OF_A_GROUP
 from headrace.hunt.rules.evidence import Evidence, Number, number
 from headrace.hunt.rules.locks import OLD_TRANSACTION
 from headrace.hunt.rules.rule import Finding, Judgement, Severity
@@ -21,7 +22,7 @@ from headrace.hunt.users import SERVERS
 #: Rules whose findings mean that work waits for something that is not hardware, or is refused: the most complete
 #: standstill first.
 ELSEWHERE = (
-    "REPL15", "REPL17",
+    "REPL15", "REPL17", "REPL16",
     "HOST05", "HOST08", "HOST07",
     "FS13", "HOST04", "REPL12", "LOCK14", "LOCK12", "SESS08", "LIM08", "LOCK04", "REPL13", "BLOG04", "LOCK19",
     "LOCK13", "LOCK03",
@@ -77,7 +78,9 @@ SLOW_SQL = (
     "WAIT02", "STMT05", "STMT01",
 )  # fmt: skip
 #: Of these, what has not stopped anybody yet.
-RISKS_OF_SQL = ("LOCK17", "SESS08", "LOCK10")
+RISKS_OF_SQL = ("LOCK17", "SESS08", "LOCK10", "REPL16")
+#: A node or member in such a state serves nobody: what its few sessions do comes after.
+OUT_OF_SERVICE = ("REPL15", "REPL17", "REPL16", "REPL12")
 #: Rules about sessions that wait for one thing -> what the sentence about sessions calls it, if it names it.
 SAID_BY_SESSIONS = {
     "LOCK02": (sessions.ROW,),
@@ -184,8 +187,18 @@ def _of_server(evidence: Evidence, judgement: Judgement) -> Verdict:
         f.id for group in _by_holder(causes) for f in group if told and group[0] in told and f not in told
     ]
     says = says.replace(f"({', '.join(brief)})", f"({', '.join([*brief, *again])})") if again else says
-    more = _sentences([f for f in causes if f.id not in (*brief, *again)])
-    parts = [evidence.apart, refusal_of(evidence), says, *more, server_alone.not_known(evidence.facts)]
+    others = [f for f in causes if f.id not in (*brief, *again)]
+    is_idle = load is not None and load.active < sessions.IDLE
+    first = [f for f in others if f.rule.code in OUT_OF_SERVICE or (is_idle and f.severity is Severity.LIMIT)]
+    more = _sentences([f for f in others if f not in first])
+    parts = [
+        evidence.apart,
+        refusal_of(evidence),
+        *_sentences(first),
+        says,
+        *more,
+        server_alone.not_known(evidence.facts),
+    ]
     return replace(
         verdict, sentence=" ".join(filter(None, parts)), causes=tuple(finding.id for finding in causes)
     )
@@ -196,6 +209,8 @@ def _hint(judgement: Judgement, why: list[Finding]) -> tuple[str, Finding] | Non
 
     Of another program's I/O nobody knows what it costs the server while the device has room.
     """
+    if behind_others := _of(judgement, ("REPL16",)):
+        return "Its readers get old data", behind_others[0]
     if beside := _of(judgement, ("HOST02",)):
         return "Some of the I/O is not from the server", beside[0]
     behind = [finding for finding in _of(judgement, COSTS_BEHIND) if finding.severity is Severity.COST]
@@ -239,6 +254,8 @@ def _said_by(finding: Finding, judgement: Judgement) -> Finding | None:
     if code == "TCP02":  # a full queue of another program's port: memcached's own rule knows whose it is
         own = _of(judgement, ("MEMC27",))
         return next((f for f in own if f.hit.subject.endswith(f":{finding.hit.subject}")), None)
+    if code == "REPL02" and finding.hit.subject.startswith(OF_A_GROUP):  # a member that is not online
+        return next(iter(_of(judgement, ("REPL17",))), None)
     if code == "STMT01":  # the class that takes most of the time
         same = [f for f in others if f.rule.code in ("STMT02", "STMT05")]
         return next((f for f in same if f.hit.subject == finding.hit.subject), None)
@@ -343,6 +360,8 @@ def _stops_work_now(evidence: Evidence, finding: Finding) -> bool:
         )
     if finding.rule.code == "LOCK17" and finding.severity is Severity.COST:
         return True  # nobody waits for its locks, but every read walks over what it keeps
+    if finding.rule.code == "REPL17":
+        return True  # also one that takes writes which its group does not have
     return finding.severity is Severity.LIMIT
 
 

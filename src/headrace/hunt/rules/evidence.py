@@ -25,6 +25,7 @@ from headrace.host.window import Gauge, Window
 from headrace.hunt import namespaced, resources, server_alone, sessions
 from headrace.hunt.reclaim import reclaimable_cache_bytes
 from headrace.hunt.resources import ResourceUsage, Verdict
+from headrace.hunt.rules.cached import aside
 from headrace.hunt.users import Group, Program, groups, programs
 from headrace.knobs.knob import Versions
 
@@ -113,7 +114,10 @@ class Evidence:
     def verdict(self) -> Verdict:
         if not self.has_host:
             return server_alone.judge(self.load, self.activity, self.window, self.facts)
-        found = resources.judge(self.window, self.facts, self.limits, self.alone_ms, self.used_devices)
+        own = self.used_devices
+        if own is not None:
+            own -= aside(self, self.data_directory, "write") & aside(self, self.data_directory, "read")
+        found = resources.judge(self.window, self.facts, self.limits, self.alone_ms, own)
         return server_alone.with_sessions(found, self.load)
 
     @cached_property

@@ -9,6 +9,7 @@ from headrace.base.model import Value
 from headrace.host.cores import Core
 from headrace.hunt.hot_cores import FULL
 from headrace.hunt.rules import sizes
+from headrace.hunt.rules.cached import aside
 from headrace.hunt.rules.evidence import MIB, Evidence, NotEnough, number, share, size
 from headrace.hunt.rules.pool import STEP_BYTES
 from headrace.hunt.rules.rule import Confidence, Match, Remedy, Severity, rule
@@ -400,11 +401,12 @@ def commits_wait_for_a_distant_volume(evidence: Evidence) -> Iterator[Match]:
         own = evidence.variable("innodb_log_group_home_dir")
         folder = own if own.startswith("/") else folder
     slow = []
+    unwaited = aside(evidence, folder, "write")
     for name in evidence.beneath(folder):
         record = evidence.facts.block_device(name) or {}
         device = evidence.devices.get(name)
         cache = (record.get("queue") or {}).get("write_cache")
-        if device is None or record.get("slaves") or cache != "write through":
+        if device is None or record.get("slaves") or name in unwaited or cache != "write through":
             continue
         slow.append((device.write_ms or 0.0, device))
     if not slow:

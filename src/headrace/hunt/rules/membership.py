@@ -77,8 +77,13 @@ def node_is_desynchronised(evidence: Evidence) -> Iterator[Match]:
     behind = f"{queue:,.0f} transactions wait to be applied" if queue is not None else "its queue is unknown"
     why = "wsrep_desync is ON" if is_told else "it is a donor, or a backup desynchronised it"
     rejects = "wsrep_sst_donor_rejects_queries"
-    if state == DONOR and evidence.has_variable(rejects) and evidence.is_on(rejects):
-        why += f", and it refuses queries while it sends all data ({rejects} is ON)"
+    # A donor of MariaDB 10.11 by rsync answers all the same, and is ready.
+    ready = evidence.window.last("mysql_status", "wsrep_ready")
+    may = state == DONOR and not is_told and evidence.has_variable(rejects) and evidence.is_on(rejects)
+    refuses = may and ready == 0
+    if may and ready != 1:
+        verb = "refuses" if refuses else "may refuse"
+        why += f", and it {verb} queries while it sends all data ({rejects} is ON)"
     yield Match(
         "",
         f"this node may fall behind its cluster: {why}; {behind}.",
@@ -93,6 +98,7 @@ def node_is_desynchronised(evidence: Evidence) -> Iterator[Match]:
                 is_faster=False,
             ),
         ),
+        Severity.LIMIT if refuses else None,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from headrace.host.devices import ARRAY, DEEP_QUEUE, SPINDLE, Device, class_of, devices, unloaded
 from headrace.host.paths import drive_of
 from headrace.hunt.resources import Level
+from headrace.hunt.rules.cached import waited_for
 from headrace.hunt.rules.evidence import Evidence, NotEnough, number
 from headrace.hunt.rules.rule import Confidence, Match, Remedy, Severity, rule
 from headrace.hunt.rules.waited import Waited, waited_for_io
@@ -53,7 +54,7 @@ def _leaves(evidence: Evidence) -> list[tuple[Device, Mapping[str, Any]]]:
         device, record = evidence.devices.get(name), evidence.facts.block_device(name)
         if device is not None and record is not None and not record.get("slaves"):
             found.append((device, record))
-    return found
+    return [pair for pair in found if waited_for(evidence, [pair[0]], pair[0].main_kind)]
 
 
 @dataclass(frozen=True)
@@ -385,6 +386,7 @@ def _held(evidence: Evidence) -> Iterator[_Held]:
             continue
         kind = upper.main_kind
         per_second = upper.reads if kind == "read" else upper.writes
+        lower = waited_for(evidence, lower, kind)
         each_ms = {device.name: _beneath_ms(evidence, device, kind) for device in lower}
         beneath_ms = max(each_ms.values())
         held_ms = upper.main_ms - beneath_ms

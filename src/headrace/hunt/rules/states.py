@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from headrace.base.errors import TargetError
 from headrace.host.activity import cut
 from headrace.host.devices import Device
+from headrace.hunt.rules.cached import aside
 from headrace.hunt.rules.evidence import GIB, Evidence, NotEnough, number, share, size
 from headrace.hunt.rules.pool import MANY_MISSES_S, MISS_SHARE, SIZE_SOURCE, WORTH_GROWING
 from headrace.hunt.rules.rule import Confidence, Match, Remedy, Severity, rule
@@ -84,8 +85,11 @@ def _log_device(evidence: Evidence) -> Device | None:
     if evidence.has_variable("innodb_log_group_home_dir"):
         own = evidence.variable("innodb_log_group_home_dir")
         folder = own if own.startswith("/") else folder
-    own_devices = [evidence.devices[name] for name in evidence.beneath(folder) if name in evidence.devices]
-    return max(own_devices, key=lambda device: device.write_ms or 0.0, default=None)
+    unwaited = aside(evidence, folder, "write")
+    names = [name for name in evidence.beneath(folder) if name in evidence.devices and name not in unwaited]
+    return max(
+        (evidence.devices[name] for name in names), key=lambda device: device.write_ms or 0.0, default=None
+    )
 
 
 def _of_device(evidence: Evidence) -> tuple[float | None, str]:

@@ -130,8 +130,9 @@ def slow_log_of_everything(evidence: Evidence) -> Iterator[Match]:
         settings["server.long_query_time"] = max(10 * limit, 0.1)
     yield Match(
         "",
-        f"{slow:,.0f} statements/s ({share(slow / max(statements, 1.0))}) go to the slow log; long_query_time is "
-        f"{limit:g} s" + (", and log_queries_not_using_indexes is on." if is_by_index else "."),
+        f"{slow:,.0f} statements/s ({share(min(slow / max(statements, 1.0), 1.0))}) go to the slow log; "
+        f"long_query_time is {limit:g} s"
+        + (", and log_queries_not_using_indexes is on." if is_by_index else "."),
         (
             number("Slow_queries/s", slow, ",.0f"),
             number("long_query_time", f"{limit:g} s"),

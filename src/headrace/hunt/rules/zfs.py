@@ -211,6 +211,18 @@ def _tables_behind_their_log(evidence: Evidence, logs: Mapping[str, str]) -> Ite
         )
 
 
+def _bypasses_cache(evidence: Evidence, dataset: str) -> bool:
+    """Whether pages go past ZFS's cache (2.3 and later): the server asks for that, or the dataset always does it,
+    and no record is larger than a page; a part of one is still cached."""
+    own = properties(evidence, dataset)
+    direct = own.get("direct", "disabled")
+    asks = evidence.has_variable("innodb_flush_method") and "DIRECT" in evidence.variable(
+        "innodb_flush_method"
+    )
+    is_direct = direct == "always" or (direct == "standard" and asks)
+    return is_direct and _bytes(own, "recordsize", dataset) <= evidence.number("innodb_page_size")
+
+
 @rule(
     "FS18",
     severity=Severity.ADVICE,
@@ -230,7 +242,7 @@ def pages_are_cached_by_zfs(evidence: Evidence) -> Iterator[Match]:
         cache = properties(evidence, dataset).get("primarycache")
         if cache is None:
             raise NotEnough(f"the primarycache of {dataset} is unknown")
-        if cache == "metadata":
+        if cache == "metadata" or (cache == "all" and _bypasses_cache(evidence, dataset)):
             continue
         pool, memory = evidence.number("innodb_buffer_pool_size"), evidence.memory_bytes()
         if cache == "all" and (held is None or held.mean < LARGE_CACHE * memory or pool < GIB):

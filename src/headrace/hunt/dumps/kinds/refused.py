@@ -38,7 +38,8 @@ _KNOWN = (
     (re.compile(r"\A(?:<\?xml[^>]*>\s*)?<svg\b"), "a picture; sadf -j FILE -- -A prints what is read"),
     (re.compile(r"<sysstat\b"), "the output of sadf -x; sadf -j FILE -- -A prints what is read"),
     (
-        re.compile(r"^disk- -+reads-+ -+writes", re.MULTILINE),
+        # The words are those of the language: disk, Disk, disque; reads, Lesen, lectures.
+        re.compile(r"^[^\W\d]+-+ -{3,}[^\s\d-]+-{3,} -{3,}[^\s\d-]+-{3,} -{3,}[^\s\d-]+-{3,}", re.MULTILINE),
         "the output of vmstat -d; iostat -x 1 10 or /proc/diskstats, twice, is read",
     ),
     (

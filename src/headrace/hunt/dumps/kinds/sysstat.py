@@ -75,7 +75,7 @@ def read(text: str) -> list[Piece]:
         part = with_points(printed)
         about = _about(part)
         pieces = [
-            *(_mpstat(part) if "%idle" in part and "CPU" in part and not is_sar(part) else ()),
+            *(_mpstat(part) if "%idle" in part and _OF_MPSTAT.search(part) and not is_sar(part) else ()),
             *(_iostat(part) if re.search(_OF_IOSTAT, part, re.MULTILINE) else ()),
             *(_vmstat(part) if "swpd" in part else ()),
         ]
@@ -102,6 +102,7 @@ def _without_stamps(text: str) -> str:
     return "".join(f"{line}\n" for line in bare)
 
 
+_OF_MPSTAT = re.compile(r"\bCPU\b|\bNODE\b")
 #: Its titles; sar's disks have the clock before theirs, and their averages a word.
 _OF_IOSTAT = r"^(?!\d\d:|\S+ +DEV\s)\S.*%util|^avg-cpu:|kB_read/s"
 
@@ -167,16 +168,22 @@ def _mpstat(text: str) -> Iterator[Piece]:
     reports: list[_Report] = []
     columns: list[str] = []
     is_ended = False
+    # With -N alone: the sum is that of all CPUs, and the others are nodes.
+    by_node = re.search(r"^\S+(?: [AP]M)? +CPU +.*%idle", text, re.MULTILINE) is None
     for line in text.splitlines():
         body = _CLOCK.sub("", line, count=1) if _CLOCK.match(line) else ""
         words = body.split()
-        if words[:1] == ["CPU"] and "%idle" in words:
+        if words[:1] in (["CPU"], ["NODE"]) and "%idle" in words and (words[0] == "CPU" or by_node):
             columns = words
             reports.append(_Report(_clock_s(line, date), None, {}))
             is_ended = False
         elif not words:
             columns, is_ended = [], bool(reports)
-        elif reports and len(words) == len(columns) and (words[0] == "all" or words[0].isdecimal()):
+        elif (
+            columns
+            and len(words) == len(columns)
+            and (words[0] == "all" or (words[0].isdecimal() and not by_node))
+        ):
             cells = dict(zip(columns, (number_of(word) for word in words), strict=True))
             states = {_CPU[name]: cells[name] for name in columns if name in _CPU}
             if None not in states.values():
@@ -185,6 +192,10 @@ def _mpstat(text: str) -> Iterator[Piece]:
     reports = [each for each in reports if each.rows]
     if len(reports) > 1 and len(reports[-1].rows) < len(reports[-2].rows) and not is_ended:
         reports.pop()  # cut off: only the last one can be
+    if reports and by_node:
+        yield Said(
+            "mpstat -N prints NUMA nodes: the load of single CPUs is unknown; mpstat -P ALL 1 10 prints it"
+        )
     counts = {len(each.rows.keys() - {"all"}) for each in reports}
     if len(counts) > 1:
         yield Said(
