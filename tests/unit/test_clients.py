@@ -20,7 +20,9 @@ from headrace.history import questions
 from headrace.history.archive.files import HOUR_S, Archive
 from headrace.history.archive.reader import Range, Reader
 from headrace.history.archive.tables import CLIENTS, MOST_BUCKET, STATES
-from headrace.history.collect.clients import Clients, Source, Statsd, bucket_ending_at, read_sources
+from headrace.history.collect.clients import Clients
+from headrace.history.collect.readers import Statsd, bucket_ending_at
+from headrace.history.collect.sources import Source, read_sources
 from headrace.web import app
 from tests.below import go_below
 from tests.history import fill, site
@@ -30,6 +32,7 @@ from tests.waiting import until_async
 
 #: The start of an hour.
 T0 = 1_772_000_000 // HOUR_S * HOUR_S
+FLEET = frozenset(("db1", "db2"))
 HEAD = "time,seconds,host,class,le_ms,count\n"
 
 
@@ -181,7 +184,7 @@ def test_histograms_of_prometheus_fall_into_their_minutes(archive: Archive) -> N
 
 
 def test_timers_of_statsd_have_their_host_and_class(archive: Archive) -> None:
-    timers = Statsd(Source(statsd="127.0.0.1:0", pattern="app.{host}.sql.{class}.*"))
+    timers = Statsd(Source(statsd="127.0.0.1:0", pattern="app.{host}.sql.{class}.*"), FLEET)
     for line in (
         "app.db1.sql.buy.ms:2|ms", "app.db1.sql.buy.x:2|ms|@0.1|#env:prod", "app.db1.sql.buy.x:2|c",
         "app.db1.other:2|ms", "app.db1.sql.buy.x:slow|ms", "app.db1.sql.buy.x:1|ms|@0", "", "x",
@@ -217,7 +220,7 @@ async def test_timers_come_over_udp_and_a_port_that_is_taken_is_said(archive: Ar
         assert "cannot listen" in refused.problem
         task.cancel()
         taken.close()
-        timers = Statsd(source)
+        timers = Statsd(source, FLEET)
         await timers.listen()
         sender.sendto(b"db1:2|ms\ndb1:3|ms", ("127.0.0.1", port))
         # The minute in which it began is not a whole one.

@@ -19,6 +19,7 @@ import pytest
 from rich.console import Console
 
 from headrace.base.model import Facts
+from headrace.base.received import parsed
 from headrace.history.collect.minute import metric_rows
 from headrace.host.facts import HostFacts
 from headrace.host.memcached import ask, watching
@@ -420,3 +421,30 @@ def test_a_cost_is_in_the_sentence_though_nothing_is_saturated() -> None:
 def test_a_healthy_one_has_no_findings() -> None:
     found = hunt.examine(snapshot()).judgement.findings
     assert [each.id for each in found if each.rule.area == "MEMC"] == []
+
+
+def test_a_flood_of_one_server_leaves_the_others_their_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    flood = b"".join(b"STAT a%d b\r\n" % i for i in range(ask.MOST_ROWS + 1)) + b"END\r\n"
+    found, _ = answered({"stats": stats(), "stats items": flood})
+    assert "more than 20000 lines" in found["error"]
+    digits = CONNECTIONS.replace(b"secs_since_last_cmd 70", b"secs_since_last_cmd " + b"9" * 4000)
+    found, _ = answered({"stats": stats(), "stats conns": digits}, with_connections=True)
+    assert parsed(json.dumps(found))["replies"]["connections"]["longest_idle_s"] < 1e12
+    monkeypatch.setattr(ask, "MOST_TOTAL", 2000)
+    own = {"pid": 1, "address": "a", "replies": {"stats": {"x": "y"}}}
+    huge = {"pid": 2, "address": "b", "replies": {"stats": {"x": "y" * 5000}}}
+    first, second = map(json.loads, ask.together([own, huge]))
+    assert first == own
+    assert second == {
+        "pid": 2,
+        "address": "b",
+        "error": "its answer leaves no room for those of other servers",
+    }
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "1e999", "1e30", "x", ""])
+def test_what_is_no_number_of_a_counter_is_none(value: str) -> None:
+    replies = {"t_ns": 1, "stats": {"uptime": value, "cmd_get": value}}
+    [of_server, _] = watching._records("a", replies)
+    assert of_server["values"] == {}
+    assert watching._uptime(replies) == 0.0

@@ -393,8 +393,8 @@ def _site(
     from headrace.history.archive.reader import Reader
     from headrace.history.archive.rollup import Keep
     from headrace.history.archive.sums import Sums
-    from headrace.history.collect.clients import read_sources
     from headrace.history.collect.collector import Collector
+    from headrace.history.collect.sources import read_sources
     from headrace.web.auth import Auth
     from headrace.web.proxied import Proxy
     from headrace.web.sessions import Audit, Sessions, secret_of

@@ -27,7 +27,9 @@ from headrace.change.production.histograms import load, observe
 from headrace.change.production.prometheus import Question, read
 from headrace.history.archive.files import MINUTE_S, Archive
 from headrace.history.archive.reader import Range, Reader
-from headrace.history.collect.clients import Clients, Source, bucket_ending_at
+from headrace.history.collect.clients import Clients
+from headrace.history.collect.readers import bucket_ending_at
+from headrace.history.collect.sources import Source
 from headrace.show.notice import Conclusion, Notice, Told
 from headrace.tell.places import places_of, tell
 from tests.commands import headrace

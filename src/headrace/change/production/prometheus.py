@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import http.client
 import math
+import socket
+import threading
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from headrace.base.counted import counted
 from headrace.base.errors import PlanError, TargetError
 from headrace.base.received import BadContent, Bound, parsed
 from headrace.change.production.series import ALL, ONLY_COUNTS, Observed, Series
@@ -51,6 +56,21 @@ class Question:
     class_label: str = ""
     unit: str = "s"
     timeout_s: float = 30.0
+    #: What the answer may be; None for the most of all.
+    bound: Bound | None = None
+
+    @property
+    def most(self) -> Bound:
+        return self.bound or Bound(MOST_BYTES, MOST_VALUES)
+
+    @property
+    def limit_s(self) -> float:
+        """Of the whole answer."""
+        return MOST_WAITS * self.timeout_s
+
+
+class TooLarge(TargetError):
+    """An answer that exceeds its bound: fewer steps may fit."""
 
 
 def read(question: Question) -> Observed:
@@ -108,12 +128,14 @@ def _asked(question: Question, first: int, last: int) -> Iterator[tuple[_Labels,
 def _answer(question: Question, words: Mapping[str, str]) -> Any:
     url = f"{question.url.rstrip('/')}/api/v1/query_range?{urllib.parse.urlencode(words)}"
     request = urllib.request.Request(url, headers={"Accept": "application/json"})
+    most = question.most.size_bytes
     try:
-        with urllib.request.urlopen(request, timeout=question.timeout_s) as reply:
+        with _asks(question) as ask, ask.open(request, timeout=question.timeout_s) as reply:
             text = _content(reply, question)
-            missing = reply.length if len(text) <= MOST_BYTES else 0
+            missing = reply.length if len(text) <= most else 0
     except urllib.error.HTTPError as error:
-        raise TargetError(f"HTTP {error.code}: {_reason(error)}", place=question.url) from error
+        with error:
+            raise TargetError(f"HTTP {error.code}: {_reason(error)}", place=question.url) from error
     except TimeoutError as error:
         raise _hung(question) from error
     except urllib.error.URLError as error:
@@ -126,23 +148,71 @@ def _answer(question: Question, words: Mapping[str, str]) -> Any:
         ) from error
     if missing:
         raise TargetError(f"its answer was cut short by {missing} bytes", place=question.url)
-    if len(text) > MOST_BYTES:
-        raise TargetError(
-            f"its answer exceeds {MOST_BYTES >> 20} MiB", place=question.url, hint="narrow the query"
-        )
+    if len(text) > most:
+        raise TooLarge(f"its answer exceeds {most >> 20} MiB", place=question.url, hint="narrow the query")
     try:
-        found = parsed(text, Bound(MOST_BYTES, MOST_VALUES))
+        found = parsed(text, question.most)
     except BadContent as error:
+        if "too large" in str(error):
+            raise TooLarge(f"its answer is {error}", place=question.url, hint="narrow the query") from error
         raise TargetError(f"its answer was cut short, or is not one: {error}", place=question.url) from error
     if not isinstance(found, dict) or found.get("status") != "success":
         raise TargetError(f"it refused: {str(found)[:200]}", place=question.url)
     return found
 
 
+class _Stays(urllib.request.HTTPRedirectHandler):
+    """An answer that leads elsewhere is not followed: it would choose what this machine asks, such as the address
+    that gives a cloud's machines their keys.
+    """
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+@contextmanager
+def _asks(question: Question) -> Iterator[urllib.request.OpenerDirector]:
+    """Connections that end when the whole answer must be here, also amid a header that trickles."""
+    open_now: list[socket.socket] = []
+
+    class Plain(http.client.HTTPConnection):
+        def connect(self) -> None:
+            super().connect()
+            open_now.append(self.sock)
+
+    class Encrypted(http.client.HTTPSConnection):
+        def connect(self) -> None:
+            super().connect()
+            open_now.append(self.sock)
+
+    class Http(urllib.request.HTTPHandler):
+        def http_open(self, asked: urllib.request.Request) -> http.client.HTTPResponse:
+            return self.do_open(Plain, asked)
+
+    class Https(urllib.request.HTTPSHandler):
+        def https_open(self, asked: urllib.request.Request) -> http.client.HTTPResponse:
+            return self.do_open(Encrypted, asked)
+
+    timer = threading.Timer(question.limit_s, partial(_end, open_now))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield urllib.request.build_opener(_Stays, Http, Https)
+    finally:
+        timer.cancel()
+
+
+def _end(connections: list[socket.socket]) -> None:
+    for each in connections:
+        with suppress(OSError):
+            each.shutdown(socket.SHUT_RDWR)
+
+
 def _content(reply: http.client.HTTPResponse, question: Question) -> bytes:
     """Its bytes, one more than there may be at most. Raises TimeoutError, also for those that come one by one."""
-    until, pieces, size = time.monotonic() + MOST_WAITS * question.timeout_s, [], 0
-    while size <= MOST_BYTES and (piece := reply.read1(min(1 << 20, MOST_BYTES + 1 - size))):
+    until, pieces, size = time.monotonic() + question.limit_s, [], 0
+    most = question.most.size_bytes
+    while size <= most and (piece := reply.read1(min(1 << 20, most + 1 - size))):
         pieces.append(piece)
         size += len(piece)
         if time.monotonic() > until:
@@ -155,6 +225,8 @@ def _hung(question: Question) -> TargetError:
 
 
 def _reason(error: urllib.error.HTTPError) -> str:
+    if where := error.headers.get("Location"):
+        return f"it leads to {where[:200]}, which is not followed; name that address if it is right"
     try:
         return str(parsed(error.read(65536))["error"])[:300]
     except (ValueError, KeyError, TypeError, OSError, http.client.HTTPException):
@@ -207,6 +279,7 @@ def _observed(question: Question, points: Mapping[_Labels, Floats], times: Float
     groups: dict[tuple[str, str], _Group] = {}
     resets: Counter[str] = Counter()
     extra: dict[str, set[str]] = {}
+    left_out: dict[str, list[_Labels]] = {}
     is_histogram = any("le" in dict(labels) for labels in points)
     chosen = {question.host_label, question.class_label, "le", "__name__"}
     for labels, values in points.items():
@@ -215,33 +288,41 @@ def _observed(question: Question, points: Mapping[_Labels, Floats], times: Float
             if name not in chosen:
                 extra.setdefault(name, set()).add(value)
         host, query_class = named.get(question.host_label, ""), named.get(question.class_label, ALL)
-        if not host:
-            raise PlanError(
-                f"a series has no label {question.host_label}: {_words(labels)}",
-                place=question.query,
-                hint="--host-label names the label of the host",
-            )
-        bound = _bound(named.get("le"), is_histogram, question, labels)
+        bound = _bound(named.get("le"), is_histogram, question)
+        if not host or not bound > 0:
+            why = f"no label {question.host_label}" if not host else "no bound le"
+            left_out.setdefault(why, []).append(labels)
+            continue
         group = groups.setdefault((host, query_class), _Group(len(times) - 1))
         resets[host] += group.add(bound, values)
+    if not groups:
+        why, some = next(iter(left_out.items()))
+        raise PlanError(
+            f"a series has {why}: {_words(some[0])}",
+            place=question.query,
+            hint="--host-label names the label of the host" if "label" in why else "",
+        )
     series, gaps = [], 0
     for (host, query_class), group in groups.items():
         found, lost = _series(host, query_class, group, times)
         series += found
         gaps += lost
-    return Observed(tuple(series), tuple(_notes(resets, gaps, extra)))
+    # One exporter's nonsense costs no other host its calls.
+    wrong = [
+        f"{counted(len(some), 'series', 'series')} left out: {why}, such as {_words(some[0])}"
+        for why, some in left_out.items()
+    ]
+    return Observed(tuple(series), (*_notes(resets, gaps, extra), *wrong))
 
 
-def _bound(le: str | None, is_histogram: bool, question: Question, labels: _Labels) -> float:
+def _bound(le: str | None, is_histogram: bool, question: Question) -> float:
+    """In ns; NaN if it is none."""
     if not is_histogram:
         return math.inf
     try:
-        bound = float(le or "") * UNITS_NS[question.unit]
+        return float(le or "") * UNITS_NS[question.unit]
     except ValueError:
-        bound = math.nan
-    if not bound > 0:
-        raise TargetError(f"a bucket has no bound le: {_words(labels)}", place=question.query)
-    return bound
+        return math.nan
 
 
 def _series(host: str, query_class: str, group: _Group, times: Floats) -> tuple[list[Series], int]:

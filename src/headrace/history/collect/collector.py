@@ -27,7 +27,8 @@ from headrace.history.archive.files import DAY_S, HOUR_S, MINUTE_S, Archive
 from headrace.history.archive.rollup import WEEKS_FOR_S, Keep, roll_up, trim, weekly
 from headrace.history.archive.tables import STATES, TABLES
 from headrace.history.collect import bounds, minute, plans, slow_log
-from headrace.history.collect.clients import Clients, Source
+from headrace.history.collect.clients import Clients
+from headrace.history.collect.sources import Source
 from headrace.history.collect.watched import Watched, watched
 from headrace.host.activity import Looks
 from headrace.host.agent import Agent, Journal

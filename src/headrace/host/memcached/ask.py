@@ -17,8 +17,9 @@ from typing import Any
 
 #: Seconds for all answers of one server.
 LIMIT_S = 3.0
-#: Bytes of one answer.
-MOST_BYTES = 4 << 20
+#: Bytes and lines of one answer, and bytes of all answers: one server's flood leaves the others their room. Honest
+#: ones have 12,000 lines at most, for connections.
+MOST_BYTES, MOST_ROWS, MOST_TOTAL = 1 << 20, 20_000, 24 << 20
 #: The list of connections has four lines for each: it is not asked for above so many.
 MOST_CONNECTIONS = 2000
 MOST_PEERS = 10
@@ -119,6 +120,8 @@ class Connection:
                 return None
             raise Unread(REFUSES if said.startswith(FULL) else f"it answers {said!r}")
         rows = [line.split(" ", 2) for line in text.split("\r\n") if line.startswith("STAT ")]
+        if len(rows) > MOST_ROWS:
+            raise Unread(f"its answer to {command} has more than {MOST_ROWS} lines")
         return {row[1]: row[2] if len(row) > 2 else "" for row in rows}
 
 
@@ -148,7 +151,7 @@ def connections(rows: "dict[str, str]") -> "dict[str, object]":
         states[state] = states.get(state, 0) + 1
         peer = row["addr"].partition(":")[2].rpartition(":")[0] or "a Unix socket"
         peers[peer] = peers.get(peer, 0) + 1
-        idle = max(idle, int(row.get("secs_since_last_cmd") or 0))
+        idle = max(idle, int(row.get("secs_since_last_cmd", "0")[:12] or 0))
     most = sorted(peers, key=lambda peer: -peers[peer])[:MOST_PEERS]
     return {"states": states, "peers": {peer: peers[peer] for peer in most}, "longest_idle_s": idle}
 
@@ -176,7 +179,7 @@ def ask(request: "dict[str, Any]") -> "dict[str, Any]":
                 raise Unread(f"process {rows['pid']} answers at {address}, another one")
             replies["t_ns"] = time.time_ns() if hasattr(time, "time_ns") else int(time.time() * 1e9)
         replies[name or "stats"] = rows or {}
-    count = int(replies["stats"].get("curr_connections") or 0)
+    count = int(replies["stats"].get("curr_connections", "0")[:12] or 0)
     if request["with_connections"] and count <= MOST_CONNECTIONS:
         rows = connection.reply("stats conns")
         replies["connections"] = connections(rows) if rows else None
@@ -201,6 +204,16 @@ def answer(request: "dict[str, Any]") -> "dict[str, Any]":
     return {"pid": request["pid"], "address": request.get("address"), "error": why}
 
 
+def together(answers: "list[dict[str, Any]]") -> "list[str]":
+    """All as JSON; the largest ones are left out until the rest fits."""
+    texts = [json.dumps(each) for each in answers]
+    while sum(map(len, texts)) > MOST_TOTAL:
+        at = max(range(len(texts)), key=lambda number: len(texts[number]))
+        known = {"pid": answers[at]["pid"], "address": answers[at].get("address")}
+        texts[at] = json.dumps(dict(known, error="its answer leaves no room for those of other servers"))
+    return texts
+
+
 def main() -> None:
     """All servers at once."""
     requests = json.load(sys.stdin)
@@ -218,7 +231,7 @@ def main() -> None:
         thread.join(max(end - time.monotonic(), 0))
     late = f"no answer within {LIMIT_S:.0f} s"
     answers = [found.get(n) or {"pid": each["pid"], "error": late} for n, each in enumerate(requests)]
-    sys.stdout.write(json.dumps(answers))
+    sys.stdout.write("[" + ", ".join(together(answers)) + "]")
 
 
 if __name__ == "__main__":

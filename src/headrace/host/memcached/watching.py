@@ -13,7 +13,7 @@ from typing import Any
 from headrace.base.encode import json_text
 from headrace.base.errors import HeadraceError
 from headrace.base.model import Facts
-from headrace.base.received import ANY, BadContent, parsed
+from headrace.base.received import ANY, MOST_NUMBER, BadContent, parsed
 from headrace.host.agent import Agent
 from headrace.host.facts import HostFacts
 from headrace.host.memcached.options import started
@@ -253,10 +253,12 @@ def _uptime(replies: Mapping[str, Any]) -> float:
 
 
 def _number(text: str) -> float | None:
+    """None if it is none, or one that no counter has."""
     try:
-        return float(text)
+        value = float(text)
     except ValueError:
         return None
+    return value if abs(value) <= MOST_NUMBER else None
 
 
 def _records(name: str, replies: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
