@@ -12,7 +12,7 @@ import pytest
 from headrace.base.errors import PlanError
 from headrace.base.intervals import Interval
 from headrace.base.model import ServerLogin
-from headrace.indexes import applied, judging, trials, verdicts, watching
+from headrace.indexes import applied, judging, parsing, trials, verdicts, watching
 from headrace.indexes.proving import _compared
 from headrace.indexes.session import StatementFailed
 from headrace.indexes.statement import Statement
@@ -320,3 +320,44 @@ def test_a_build_that_was_lost_waits_for_the_transactions_that_ended_it(
     assert said[0].endswith("beginning again in 5 s; 312 s of work are lost")
     assert said[1] == "waiting for 1 open transaction to end: session 7 (for 341 s)"
     assert (session.builds, session.asked, again) == (2, 4, [1])
+
+
+class _Told:
+    """A session that notes what it is told."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def rows(self, text: str) -> list[Any]:
+        self.said.append(text)
+        return []
+
+    def value(self, text: str) -> Any:
+        self.said.append(text)
+        return "{}"
+
+
+@pytest.mark.parametrize(
+    ("trial", "begun"),
+    [
+        (Trial(Statement("x", "SELECT f(a) FROM t"), frozenset()), "START TRANSACTION READ ONLY"),
+        (Trial(Statement("x", "SELECT a FROM t FOR UPDATE"), frozenset(), locks_rows=True),
+         "START TRANSACTION"),
+        (Trial(Statement("x", "UPDATE t SET a = f(a)"), frozenset(), changes_rows=True), "START TRANSACTION"),
+    ],
+)  # fmt: skip
+def test_whatever_a_statement_calls_is_undone_or_refused(trial: Trial, begun: str) -> None:
+    told: Any = _Told()
+    told.own_reads = 0
+    trials.plan_of(told, trial)
+    assert told.said == [begun, f"EXPLAIN FORMAT=JSON {trial.statement.text}", "ROLLBACK"]
+    told.said.clear()
+    trials.timed(told, trial, 1)
+    trials.run(told, trial)
+    asked = [each for each in told.said if not each.startswith("SHOW")]
+    assert asked == [begun, trial.statement.text, "ROLLBACK"] * 2
+
+
+def test_a_hint_hides_no_create() -> None:
+    assert parsing.makes_table("/*+ x */ CREATE TABLE y AS SELECT 1")
+    assert not parsing.makes_table("/*! x */ SELECT 1")

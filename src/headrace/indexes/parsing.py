@@ -37,7 +37,8 @@ _INTO = re.compile(
     r"\s+into\s+(?:@[\w$.`]+(?:\s*,\s*@[\w$.`]+)*|(?:outfile|dumpfile)\s+(?:'[^']*'|\"[^\"]*\"))\s*;?\s*\Z",
     re.IGNORECASE,
 )
-_CREATE = re.compile(_START + r"create\b", re.IGNORECASE | re.DOTALL)
+#: Also behind a hint, which a server passes over here.
+_CREATE = re.compile(_START.replace("(?![!+])", "(?!!)") + r"create\b", re.IGNORECASE | re.DOTALL)
 _READS = (exp.Select, exp.SetOperation, exp.Update, exp.Delete, exp.Insert, exp.Subquery)
 
 

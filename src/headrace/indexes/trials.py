@@ -1,10 +1,12 @@
 """Statements of the traffic, run on a copy: plans, rows read, times and answers.
 
-What changes rows runs in a transaction that is rolled back.
+What changes rows runs in a transaction that is rolled back. What reads them runs in one that may only read, its
+EXPLAIN, too: a server calls a stored function while it plans, and a function may write.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 import statistics
@@ -47,6 +49,8 @@ class Trial:
     is_ordered: bool = False
     has_limit: bool = False
     changes_rows: bool = False
+    #: As `FOR UPDATE` does, which no transaction that may only read can.
+    locks_rows: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,7 @@ def runnable(
                 tree.args.get("order") is not None,
                 any(True for _ in tree.find_all(exp.Limit)),
                 changes,
+                any(True for _ in tree.find_all(exp.Lock)),
             )
         )
     return trials, refused
@@ -130,12 +135,24 @@ def enter(session: Session, database: str) -> None:
 def plan_of(session: Session, trial: Trial) -> Plan:
     """Raises StatementFailed if the server does not explain it."""
     enter(session, trial.statement.database)
-    answer = session.value(f"EXPLAIN FORMAT=JSON {trial.statement.text}")
+    with _rolled_back(session, trial):
+        answer = session.value(f"EXPLAIN FORMAT=JSON {trial.statement.text}")
     try:
         document = parsed(str(answer))
     except BadContent as error:
         raise StatementFailed(0, f"its plan cannot be read: {error}", session.name) from error
     return Plan(frozenset(_keys(document)), _LOOKED_UP in str(answer).lower())
+
+
+@contextlib.contextmanager
+def _rolled_back(session: Session, trial: Trial) -> Iterator[None]:
+    """What is done here is undone, or refused by the server: whatever functions a statement calls."""
+    is_plain = not trial.changes_rows and not trial.locks_rows
+    session.rows(f"START TRANSACTION{' READ ONLY' if is_plain else ''}")
+    try:
+        yield
+    finally:
+        session.rows("ROLLBACK")
 
 
 def _keys(node: Any) -> Iterator[str]:
@@ -155,22 +172,18 @@ def _keys(node: Any) -> Iterator[str]:
 def run(session: Session, trial: Trial) -> Ran:
     """Once. Raises StatementFailed, but not for the time limit."""
     enter(session, trial.statement.database)
-    if trial.changes_rows:
-        session.rows("START TRANSACTION")
     rows: Rows = ()
     is_stopped = False
     before = _rows_read(session)
-    started = time.perf_counter()
-    try:
-        rows = session.rows(trial.statement.text)
-    except StatementFailed as error:
-        if error.code not in TIME_LIMITS:
-            raise
-        is_stopped = True
-    finally:
+    with _rolled_back(session, trial):
+        started = time.perf_counter()
+        try:
+            rows = session.rows(trial.statement.text)
+        except StatementFailed as error:
+            if error.code not in TIME_LIMITS:
+                raise
+            is_stopped = True
         seconds = time.perf_counter() - started
-        if trial.changes_rows:
-            session.rows("ROLLBACK")
     return Ran(
         seconds,
         _rows_read(session) - before - _own_reads(session),
@@ -188,15 +201,10 @@ def timed(session: Session, trial: Trial, calls: int) -> float:
     enter(session, trial.statement.database)
     seconds = []
     for _ in range(calls):
-        if trial.changes_rows:
-            session.rows("START TRANSACTION")
-        try:
+        with _rolled_back(session, trial):
             started = time.perf_counter()
             session.rows(trial.statement.text)
             seconds.append(time.perf_counter() - started)
-        finally:
-            if trial.changes_rows:
-                session.rows("ROLLBACK")
     return statistics.median(seconds)
 
 

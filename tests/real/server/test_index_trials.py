@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -9,11 +10,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from headrace.base.model import ServerLogin
+from headrace.indexes import session, trials
+from headrace.indexes.session import StatementFailed
+from headrace.indexes.statement import Statement
+from headrace.indexes.trials import Trial
 from tests.commands import headrace
 from tests.servers import Server, started
 from tests.vendors import OF_EACH_VENDOR
@@ -97,6 +105,33 @@ def test_what_is_chosen_is_proved_and_what_is_not_is_named(server: Server, tmp_p
     assert {each["verb"] for each in proof["writes"]} == {"INSERT", "DELETE", "UPDATE"}
     assert names(server) == {"PRIMARY"}
     assert server.sql("SELECT COUNT(*), SUM(total) FROM shop.orders") == rows
+
+
+def test_a_function_that_writes_writes_nothing(server: Server) -> None:
+    """A server calls it for an EXPLAIN, too."""
+    server.sql(
+        "SET GLOBAL log_bin_trust_function_creators = 1",
+        "CREATE DATABASE kept",
+        "CREATE TABLE kept.log (a INT) ENGINE = MyISAM",
+        "CREATE FUNCTION kept.noted(x INT) RETURNS INT DETERMINISTIC"
+        " BEGIN INSERT INTO kept.log VALUES (x); RETURN x; END",
+    )
+    login = ServerLogin(socket=str(server.socket), user="root")
+    try:
+        with session.opened(login) as own:
+            for text in (
+                "SELECT * FROM orders WHERE id = kept.noted(1)",
+                "SELECT * FROM (SELECT kept.noted(1) AS a) AS x",
+            ):
+                trial = Trial(Statement("x", text, "shop"), frozenset({"shop.orders"}))
+                for attempt in (trials.plan_of, trials.run, partial(trials.timed, calls=1)):
+                    with contextlib.suppress(StatementFailed):
+                        attempt(own, trial)
+            sound = replace(trial, statement=Statement("x", STATEMENTS[2], "shop"))
+            assert trials.run(own, sound).rows_read > 1000
+        assert server.sql("SELECT COUNT(*) FROM kept.log") == [(0,)]
+    finally:
+        server.sql("DROP DATABASE kept")
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
