@@ -12,7 +12,7 @@ from headrace.history import fleet_times
 from headrace.history.archive.files import HOUR_S, Archive
 from headrace.history.archive.reader import Range, Reader
 from headrace.history.archive.tables import CLIENTS
-from headrace.history.collect.clients import bucket_ending_at
+from headrace.history.collect.readers import bucket_ending_at
 from headrace.history.questions import Chart
 from headrace.web import app
 from headrace.web.users import Role

@@ -116,7 +116,9 @@ async def test_findings_have_numbers_and_a_way_to_refute_them(root: Path) -> Non
 async def test_a_series_of_experiments_has_its_change(root: Path) -> None:
     async with asked(root) as ask:
         _, found = await ask("history", paths=[f"nightly/day{i}" for i in range(8)])
-        assert [(c["path"], c["verdict"]) for c in found["changes"]] == [("nightly/day4", "worse")]
+        assert [(c["path"], c["verdict"]) for c in found["changes"]] == [
+            ({"untrusted": "nightly/day4"}, "worse")
+        ]
         assert (await ask("history", paths=[]))[0]
 
 

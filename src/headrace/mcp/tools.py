@@ -144,7 +144,7 @@ class Tools:
             "changes": [
                 {
                     "from": untrusted(each.name),
-                    "path": Own(paths[each.at]),
+                    "path": untrusted(paths[each.at]),
                     "ratio": plain(each.ratio),
                     "p": each.p,
                     "verdict": Own(each.verdict),

@@ -31,8 +31,16 @@ from headrace.base.errors import (
 from headrace.base.model import ServerEndpoint, Tool, Value, Vendor
 from headrace.host.target import Completed, Process, Target
 from headrace.host.target.local import LocalTarget
-from headrace.lab.server import PrivateServer, ServerSpec, build_dataset, dataset_folder, restore_dataset
+from headrace.lab.server import (
+    PrivateServer,
+    ServerSpec,
+    build_dataset,
+    dataset_folder,
+    process,
+    restore_dataset,
+)
 from headrace.lab.server.allocator import find_allocator
+from headrace.lab.server.program import Program
 from tests import sshd
 from tests.contracts.target import gone
 from tests.mysqld import find_mysqld
@@ -267,6 +275,27 @@ async def test_a_crash_is_quoted_from_the_log(mariadb: Bench) -> None:
     async with asyncio.timeout(20):
         await server.last_words()
         await server.save_error_log(mariadb.folder / "kept.log")
+
+
+@pytest.mark.parametrize("name", ["stdout.log", "error.log"])
+async def test_a_log_that_is_a_pipe_ends_the_start(
+    mariadb: Bench, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    server = await mariadb.server()
+    monkeypatch.setattr(process, "LOOK_AT_LOGS_S", 0.2)
+    clear = server._make_rundir
+
+    async def planted(program: Program) -> None:
+        await clear(program)
+        place = Path(server.error_log).with_name(name)
+        os.mkfifo(place)
+        own = place.parent.stat()
+        os.chown(place, own.st_uid, own.st_gid)
+
+    monkeypatch.setattr(server, "_make_rundir", planted)
+    async with asyncio.timeout(20):
+        with pytest.raises(ServerStartFailed, match=f"of its logs, {name} is no file"):
+            await server.start()
 
 
 async def test_restart_keeps_the_data_and_discard_kills(bench: Bench) -> None:

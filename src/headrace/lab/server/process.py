@@ -55,6 +55,9 @@ LOG_BYTES = 64 * 1024
 MOST_LOG_BYTES = 64 << 20
 #: Its own account opens what it writes to: root would follow a link that this account put in its folder.
 _INTO_ITS_LOGS = 'exec >"$0/stdout.log" 2>"$0/stderr.log"; exec "$@"'
+#: Those of its logs that are no files: it would wait for good for whoever reads from a pipe.
+_NO_FILES = 'for file; do [ ! -e "$file" ] || [ -f "$file" ] || echo "${file##*/}"; done'
+LOOK_AT_LOGS_S = 2.0
 #: The ends of log files. Their account may have put a pipe in a file's place, which nobody writes to.
 _LAST_OF = 'for file; do [ ! -f "$file" ] || tail -c "$0" "$file"; done 2>/dev/null'
 RUN_FILES = ("my.cnf", "error.log", "stdout.log", "stderr.log", "sock", "sock.lock", "pid", "tmp")
@@ -393,15 +396,22 @@ class PrivateServer:
     async def _wait_ready(self, program: Program, timeout_s: float) -> None:
         assert self._exit is not None
         answer = asyncio.create_task(self._answered(program))
+        blocked = asyncio.create_task(self._blocked(program))
         try:
-            await asyncio.wait({answer, self._exit}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                {answer, blocked, self._exit}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
+            )
             if answer.done() and not self._exit.done():
                 answer.result()
                 return
+            names = blocked.result() if blocked.done() else ""
         finally:
             answer.cancel()
+            blocked.cancel()
         lines = await self._log_lines()
-        if self._exit.done():
+        if names:
+            fate = f"of its logs, {names} is no file: somebody with its account put something else there"
+        elif self._exit.done():
             fate = explanation(lines) or self._fate()
         else:
             fate = f"no query was answered within {timeout_s:g} s. {self._refusal}".rstrip()
@@ -410,6 +420,17 @@ class PrivateServer:
             place=self.error_log,
             hint="the whole log is kept there until the next start",
         )
+
+    async def _blocked(self, program: Program) -> str:
+        """Return the names of its logs that are a pipe or another thing that is no file, once there is one."""
+        logs = [f"{self._rundir}/{name}" for name in ("stdout.log", "stderr.log", "error.log")]
+        while True:
+            await asyncio.sleep(LOOK_AT_LOGS_S)
+            found = await self._target.run(
+                [*program.prefix, "sh", "-c", _NO_FILES, "sh", *logs], check=False, timeout_s=ANSWER_LIMIT_S
+            )
+            if names := found.text.split():
+                return " and ".join(names)
 
     async def _answered(self, program: Program) -> None:
         """Return when a query was answered. A refused one is tried again: the server may be half-way up."""
