@@ -630,3 +630,13 @@ def test_a_digest_of_several_hosts_is_refused(tmp_path: Path) -> None:
     tables.write(load_all([tmp_path / "db1.jsonl", tmp_path / "db2.jsonl"]), both)
     with pytest.raises(StoreError, match="2 hosts"):
         gather([], [str(both)], [], T0 + 9999.0, None)
+
+
+def test_of_a_sparse_file_of_a_terabyte_nothing_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (tmp_path / "x.csv").open("wb") as file:
+        file.truncate(1 << 40)
+    monkeypatch.setattr(foreign_table, "at_most", lambda *_: pytest.fail("it was read"))
+    with pytest.raises(PlanError, match="larger than 256 MiB"):
+        foreign_table.decoded(tmp_path / "x.csv")

@@ -294,7 +294,7 @@ async def test_a_log_that_is_a_pipe_ends_the_start(
 
     monkeypatch.setattr(server, "_make_rundir", planted)
     async with asyncio.timeout(20):
-        with pytest.raises(ServerStartFailed, match=f"of its logs, {name} is no file"):
+        with pytest.raises(ServerStartFailed, match=f"instead of its log {name} there is a pipe"):
             await server.start()
 
 

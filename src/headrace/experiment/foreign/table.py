@@ -493,8 +493,10 @@ def decoded(path: Path, needed: Collection[str] = ()) -> tuple[str, list[str]]:
     """The file's text, and what was assumed about its encoding. ``needed`` names help to know it."""
     try:
         with plain_file(path, may_be_pipe=True) as file:
-            content = at_most(file, MAX_BYTES + 1)
-        if len(content) > MAX_BYTES:
+            # Of a sparse file of a terabyte nothing is read.
+            is_small = os.fstat(file.fileno()).st_size <= MAX_BYTES
+            content = at_most(file, MAX_BYTES + 1) if is_small else b""
+        if not is_small or len(content) > MAX_BYTES:
             raise PlanError(f"larger than {MAX_BYTES >> 20} MiB: this is not a result", place=str(path))
     except FileNotFoundError as error:
         raise PlanError("no such file", place=str(path)) from error

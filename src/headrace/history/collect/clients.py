@@ -145,13 +145,13 @@ class Clients:
 def _aside(work: Callable[[], Calls]) -> asyncio.Future[Calls]:
     """In a thread that the end of this program does not wait for."""
     loop = asyncio.get_running_loop()
-    found: asyncio.Future[Calls] = loop.create_future()
+    later: asyncio.Future[Calls] = loop.create_future()
 
     def tell(calls: Calls, error: Exception | None) -> None:
-        if error is not None and not found.cancelled():
-            found.set_exception(error)
-        elif not found.cancelled():
-            found.set_result(calls)
+        if error is not None and not later.cancelled():
+            later.set_exception(error)
+        elif not later.cancelled():
+            later.set_result(calls)
 
     def run() -> None:
         calls: Calls = {}
@@ -164,4 +164,4 @@ def _aside(work: Callable[[], Calls]) -> asyncio.Future[Calls]:
             loop.call_soon_threadsafe(tell, calls, wrong)
 
     threading.Thread(target=run, daemon=True, name="clients").start()
-    return found
+    return later

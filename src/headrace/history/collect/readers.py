@@ -152,14 +152,14 @@ class Reader:
 
     def _once(self, calls: Calls, since_s: int, until_s: int) -> Calls:
         """Without minutes that were given before: a clock that was set back brings them again."""
-        found = {key: own for key, own in calls.items() if key[1] not in self._given}
-        again = {key[1] for key in calls} - {key[1] for key in found}
+        new = {key: own for key, own in calls.items() if key[1] not in self._given}
+        again = {key[1] for key in calls} - {key[1] for key in new}
         self._given |= dict.fromkeys(range(since_s, until_s, MINUTE_S))
         for minute in list(self._given)[: max(len(self._given) - MOST_GIVEN, 0)]:
             del self._given[minute]
         if again:
             self.left_out("its minute came twice, or not from its start", len(again))
-        return found
+        return new
 
 
 @lru_cache(maxsize=4096)
@@ -448,14 +448,14 @@ class Statsd(Reader):
         address, _, port = self.source.statsd.rpartition(":")
         loop = asyncio.get_running_loop()
         try:
-            found = await loop.getaddrinfo(
+            places = await loop.getaddrinfo(
                 address.strip("[]") or None, int(port), type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE
             )
-            self._socket = socket.socket(found[0][0], socket.SOCK_DGRAM)
+            self._socket = socket.socket(places[0][0], socket.SOCK_DGRAM)
             self._socket.setblocking(False)
             with suppress(OSError):
                 self._socket.setsockopt(socket.SOL_SOCKET, _SO_RXQ_OVFL, 1)
-            self._socket.bind(found[0][4])
+            self._socket.bind(places[0][4])
         except (OSError, UnicodeError) as error:
             self.close()
             why = error.strerror if isinstance(error, OSError) else "no such address"
@@ -528,11 +528,11 @@ class Statsd(Reader):
 
     def notes(self) -> list[str]:
         lost, self._dropped_said = self._dropped - self._dropped_said, self._dropped
-        found = super().notes()
+        said = super().notes()
         if lost > 0:
             most = round(MOST_IN_SLICE / SLICE_S)
-            found.append(f"{counted(lost, 'datagram')} lost: more came than {most:,} lines a second")
-        return found
+            said.append(f"{counted(lost, 'datagram')} lost: more came than {most:,} lines a second")
+        return said
 
     def take(self, until_s: int) -> Calls:
         since_s, self._since_s = self._since_s, until_s

@@ -410,7 +410,7 @@ class PrivateServer:
             blocked.cancel()
         lines = await self._log_lines()
         if names:
-            fate = f"of its logs, {names} is no file: somebody with its account put something else there"
+            fate = f"instead of its log {names} there is a pipe, a device or a directory, which it waits for"
         elif self._exit.done():
             fate = explanation(lines) or self._fate()
         else:
@@ -426,10 +426,10 @@ class PrivateServer:
         logs = [f"{self._rundir}/{name}" for name in ("stdout.log", "stderr.log", "error.log")]
         while True:
             await asyncio.sleep(LOOK_AT_LOGS_S)
-            found = await self._target.run(
+            looked = await self._target.run(
                 [*program.prefix, "sh", "-c", _NO_FILES, "sh", *logs], check=False, timeout_s=ANSWER_LIMIT_S
             )
-            if names := found.text.split():
+            if names := looked.text.split():
                 return " and ".join(names)
 
     async def _answered(self, program: Program) -> None:
