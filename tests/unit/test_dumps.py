@@ -452,6 +452,14 @@ def test_hostile_archives_lead_nowhere_and_cost_little(tmp_path: Path) -> None:
     assert found.facts.data["memory"]["total_bytes"] is None
 
 
+def test_a_line_without_an_end_is_read_to_its_start(tmp_path: Path) -> None:
+    path = tmp_path / "status.tab"
+    path.write_text(STATUS + "a" * (8 << 20) + "\n" + STATUS.replace("Uptime\t", "Up_time\t"))
+    found = hunts.saved(path)
+    assert {sampler for sampler, _, _ in found.samples.names} == {"mysql_status"}
+    assert any("1 line of status.tab longer than 64 KiB" in caution for caution in found.origin.cautions)
+
+
 def test_a_pipe_a_link_and_a_directory_of_nothing_are_errors(folder: Path) -> None:
     (folder / "link").symlink_to("/proc/self/environ")
     with pytest.raises(StoreError):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace import __version__
+from headrace.base.counted import counted
 from headrace.base.encode import json_text
 from headrace.base.errors import StoreError
 from headrace.base.model import Facts
@@ -50,6 +51,8 @@ from headrace.hunt.dumps.threads import lines_of, numbers_of
 MOST_PIECES = 4_000
 #: Names in one sentence.
 MOST_NAMED = 6
+#: No tool prints a longer line except as JSON: of one with a large statement in it the start is read.
+MOST_OF_LINE = 64 << 10
 WHAT_IS_READ = (
     "SHOW GLOBAL STATUS, SHOW GLOBAL VARIABLES, SHOW ENGINE INNODB STATUS, SHOW REPLICA STATUS, process lists, "
     "directories of pt-stalk or headrace collect, pt-summary, sosreports, directories with proc/ and sys/, "
@@ -91,8 +94,9 @@ def _read(content: Opened) -> _Read:
     for name, text in content.texts.items():
         start = len(found.pieces)
         before = len(found.pieces) + len(found.unread)
+        short, cut = _with_short_lines(text)
         for kind in KINDS:
-            for piece in kind.read(text):
+            for piece in kind.read(short):
                 if isinstance(piece, Unread):
                     found.unread[name] = piece.why
                     found.refusal = found.refusal or piece.refusal
@@ -104,6 +108,9 @@ def _read(content: Opened) -> _Read:
                 if name not in place:
                     place.append(name)
         own = found.pieces[start:]
+        if cut and own:
+            lines = f"{counted(cut, 'line')} of {name}"
+            found.pieces.append(Said(f"{lines} longer than {MOST_OF_LINE >> 10} KiB: only the start is read"))
         # Of what begins with a banner the host is known by that, and nothing else is read.
         is_unread = all(isinstance(piece, About) for piece in own) and name not in found.unread
         if is_unread and (what := what_is(text)) is not None:
@@ -119,6 +126,15 @@ def _read(content: Opened) -> _Read:
     if unknown and found.pieces:
         found.unread[_named(unknown)] = "of no kind that is read"
     return found
+
+
+def _with_short_lines(text: str) -> tuple[str, int]:
+    """A hundred patterns look at each line. The text, and how many of its lines were cut; of JSON none is."""
+    if len(text) <= MOST_OF_LINE or text.lstrip()[:1] in ("{", "["):
+        return text, 0
+    lines = text.split("\n")
+    cut = sum(len(line) > MOST_OF_LINE for line in lines)
+    return ("\n".join(line[:MOST_OF_LINE] for line in lines), cut) if cut else (text, 0)
 
 
 def _what(piece: Piece) -> str:
