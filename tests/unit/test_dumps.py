@@ -457,6 +457,7 @@ def test_a_line_without_an_end_is_read_to_its_start(tmp_path: Path) -> None:
     path.write_text(STATUS + "a" * (8 << 20) + "\n" + STATUS.replace("Uptime\t", "Up_time\t"))
     found = hunts.saved(path)
     assert {sampler for sampler, _, _ in found.samples.names} == {"mysql_status"}
+    assert found.origin is not None
     assert any("1 line of status.tab longer than 64 KiB" in caution for caution in found.origin.cautions)
 
 
