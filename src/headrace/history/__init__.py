@@ -4,7 +4,7 @@ In: the stream of every host (``collect``: ``collector``, ``watched``, ``minute`
 what ``clients`` timed.
 Out: ``archive``: ``tables`` (what is kept, how rows add up), ``files``, ``rollup`` (hours, days, weeks; age and
 size), ``mirror`` (a copy in an object store), ``sums``, ``reader`` (DuckDB); ``questions``: what pages ask of
-it; ``fleet_times``: what its clients waited for.
+it.
 Entry: ``collect.collector.Collector``, ``archive.reader.Reader``, ``questions``.
 Holds: a kill at any moment leaves readable files. Time that is deleted by is the history's own
 (``archive.elapsed``), never this machine's clock. A host has a bound on what one minute may hold

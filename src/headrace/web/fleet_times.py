@@ -11,7 +11,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from headrace.base.counted import counted
-from headrace.history import fleet_times, questions
+from headrace.change import fleet_times
+from headrace.history import questions
 from headrace.history.archive.files import DAY_S, HOUR_S
 from headrace.history.archive.reader import Range
 from headrace.rollout.book import Book
@@ -90,7 +91,9 @@ class Answers:
         changed, hosts = _changed_at(book), _hosts(site, book)
         times = None
         if changed is not None and hosts:
-            times = await site.ask(fleet_times.of_fleet, site.reader, hosts, _span(*changed), changed[0])
+            times = await site.ask(
+                fleet_times.over_time, site.reader.archive.root, hosts, changed[0], _span(*changed)
+            )
         chart = getattr(times, of) if times else questions.Chart([], 0, [])
         return JSONResponse(
             {

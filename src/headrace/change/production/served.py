@@ -44,6 +44,21 @@ TIMED = (CLIENTS.name, SLOW_LOG)
 _Calls = dict[tuple[str, float], dict[int, float]]
 
 
+EVER = Range(-math.inf, math.inf)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Of a history: some hosts, from one source in place of the best one, within a range of time."""
+
+    hosts: frozenset[str] | None = None
+    source: str = ""
+    span: Range = EVER
+
+
+WHOLE = Part()
+
+
 @dataclass(frozen=True, eq=False)
 class _Watched:
     """Stretches of one length from ``starts`` on, each watched in whole, none of which contains the change."""
@@ -62,13 +77,19 @@ def ends(path: Path) -> tuple[float, float]:
     return min((f.t_s for f in files), default=math.inf), max((f.end_s for f in files), default=-math.inf)
 
 
-def observe(paths: Iterable[Path], at_s: float, *, weeks: bool = False) -> Observed:
-    """The series of all hosts of these histories; ``at_s`` is when the change was made. Raises NothingMeasured.
+def observe(
+    paths: Iterable[Path],
+    at_s: float,
+    *,
+    weeks: bool = False,
+    part: Part = WHOLE,
+) -> Observed:
+    """The series of the hosts of these histories; ``at_s`` is when the change was made. Raises NothingMeasured.
 
-    ``weeks``: earlier weeks are asked for as well, of which there are hours only.
+    ``weeks``: earlier weeks are asked for as well, of which there are hours only. ``part``: of this alone.
     """
     paths = list(paths)
-    hosts = [each for path in paths for each in _hosts(path, at_s, weeks)]
+    hosts = [each for path in paths for each in _hosts(path, at_s, weeks, part)]
     if not hosts:
         raise NothingMeasured(
             "no call of any host is in this history around the change",
@@ -140,17 +161,20 @@ def _edges(buckets: NDArray[np.int64]) -> Floats:
     return np.concatenate(([0.0], upper.astype(np.float64) + 1, [np.inf]))
 
 
-def _hosts(path: Path, at_s: float, weeks: bool) -> Iterator[_Host]:
+def _hosts(path: Path, at_s: float, weeks: bool, part: Part) -> Iterator[_Host]:
     archive = Archive(path)
     since_s, until_s = ends(path)
     is_fine = not weeks and until_s - at_s <= MINUTES_S / 2
     reach_s = MINUTES_S if is_fine else HOURS_S
-    span = Range(max(since_s, at_s - reach_s), min(until_s, at_s + reach_s))
+    wanted = part.span
+    span = Range(max(since_s, at_s - reach_s, wanted.since_s), min(until_s, at_s + reach_s, wanted.until_s))
     if span.seconds <= 0:
         return
     reader = Reader(archive)
     for name in archive.hosts():
-        past = _Past(reader, name, span, at_s, MINUTE_S if is_fine else HOUR_S)
+        if part.hosts is not None and name not in part.hosts:
+            continue
+        past = _Past(reader, name, span, at_s, MINUTE_S if is_fine else HOUR_S, part.source)
         if host := past.host():
             yield host
 
@@ -164,6 +188,8 @@ class _Past:
     span: Range
     at_s: float
     unit_s: int
+    #: The only one that is asked; empty: the best one.
+    source: str
 
     def rows(self, table: str, sql: str, **values: Any) -> list[dict[str, Any]]:
         return self.reader.rows(table, sql, self.name, self.span, width_s=self.unit_s, **values)
@@ -190,7 +216,7 @@ class _Past:
         calls, it is their minutes that count."""
         units = self.unit_s // MINUTE_S
         width_s = float(self.unit_s * (TOGETHER if self.unit_s == MINUTE_S else 1))
-        rows = self.rows("clients", "SELECT t_s, SUM(minutes) AS n FROM rows GROUP BY t_s")
+        rows = self._of_clients("SELECT t_s, SUM(minutes) AS n FROM rows GROUP BY t_s")
         rows = rows or self.rows(
             "states", "SELECT t_s, SUM(minutes) AS n FROM rows WHERE state = 'ok' GROUP BY t_s"
         )
@@ -205,12 +231,16 @@ class _Past:
 
     def _calls(self, watched: _Watched) -> tuple[_Calls, str]:
         """By class, stretch and bucket; of one source: clients, the slow log, or what counts all calls."""
-        rows = self.rows("clients", "SELECT t_s, class, bucket, SUM(count) AS n FROM rows GROUP BY ALL")
+        rows = self._of_clients("SELECT t_s, class, bucket, SUM(count) AS n FROM rows GROUP BY ALL")
         if rows:
             return self._kept([row for row in rows if row["n"]], watched, ""), CLIENTS.name
+        if self.source == CLIENTS.name:
+            return {}, ""
         known = questions.sources(self.reader, [self.name], self.span)
         if SLOW_LOG in known and (rows := self._of_slow_log()):
             return self._kept(rows, watched, SLOW_LOG), SLOW_LOG
+        if self.source:
+            return {}, ""
         if PERFORMANCE_SCHEMA in known:
             rows = self.rows(
                 "classes",
@@ -226,6 +256,9 @@ class _Past:
             names=sorted(REQUESTS),
         )
         return self._kept([{**row, "class": REQUESTS[row["class"]]} for row in rows], watched, ""), ""
+
+    def _of_clients(self, sql: str) -> list[dict[str, Any]]:
+        return self.rows("clients", sql) if self.source in ("", CLIENTS.name) else []
 
     def _of_slow_log(self) -> list[dict[str, Any]]:
         return self.rows(
