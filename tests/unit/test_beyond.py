@@ -50,7 +50,8 @@ def test_one_that_is_dedicated_already_or_shall_not_be_is_not_refused() -> None:
     ],
 )
 def test_a_pool_has_to_fit_into_the_control_group(group: dict[str, int], pages: str, says: str) -> None:
-    settings = {"vendor": "mysql", "pid": 7, "variables": {"large_pages": pages}}
+    here = {"answer": "here"}
+    settings = {"vendor": "mysql", "pid": 7, "place": here, "variables": {"large_pages": pages}}
     server = {"pid": 7, "program": "mysqld", "cgroup": group}
     host = {"memory": {"total_bytes": 24 * GIB}, "server_settings": settings, "servers": [server]}
     name = "server.innodb_buffer_pool_size"

@@ -470,6 +470,10 @@ def test_names_paths_and_addresses_belong_to_a_host() -> None:
     assert plain_value(" 1G ") == "1073741824"
 
 
+#: The server that was asked is one of the host's processes.
+HERE = {"answer": "here"}
+
+
 @pytest.fixture
 async def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A host's /etc below a folder."""
@@ -518,7 +522,7 @@ async def test_the_files_of_a_host_are_read_in_the_order_in_which_they_count(pla
         "pid": 7,
         "command_line": ["mysqld", f"--defaults-file={place}/my.cnf", "--port=1", "--big-tables"],
     }
-    facts = {"servers": [server], "server_settings": {"pid": 7}}
+    facts = {"servers": [server], "server_settings": {"pid": 7, "place": HERE}}
     found = await files.lasting(LocalTarget(), facts)
     assert {name: value for name, (value, _) in found.sysctls.items()} == {
         "vm.swappiness": "10",
@@ -556,6 +560,7 @@ async def test_relative_includes_begin_where_a_unit_starts_the_server(place: Pat
     server: dict[str, Any] = {"pid": 7, "command_line": ["mariadbd", f"--defaults-file={place}/my.cnf"]}
     settings = {
         "pid": 7,
+        "place": HERE,
         "vendor": "mariadb",
         "version": "10.11.6",
         "variables": {
@@ -588,7 +593,9 @@ async def test_a_host_without_files_or_server_has_nothing_lasting(place: Path) -
 async def test_a_file_that_is_too_large_is_named_and_not_read(place: Path) -> None:
     write(place, {"my.cnf": "[mysqld]\nmax_connections = 1\n" + "#" * files.MOST_BYTES})
     server = {"pid": 7, "command_line": ["mysqld", f"--defaults-file={place}/my.cnf"]}
-    found = await files.lasting(LocalTarget(), {"servers": [server], "server_settings": {"pid": 7}})
+    found = await files.lasting(
+        LocalTarget(), {"servers": [server], "server_settings": {"pid": 7, "place": HERE}}
+    )
     assert found.unreadable == (f"{place}/my.cnf",)
     assert "max_connections" not in (found.options or {})
 

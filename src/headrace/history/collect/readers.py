@@ -530,8 +530,8 @@ class Statsd(Reader):
         lost, self._dropped_said = self._dropped - self._dropped_said, self._dropped
         said = super().notes()
         if lost > 0:
-            most = round(MOST_IN_SLICE / SLICE_S)
-            said.append(f"{counted(lost, 'datagram')} lost: more came than {most:,} lines a second")
+            most = counted(round(MOST_IN_SLICE / SLICE_S), "line")
+            said.append(f"{counted(lost, 'datagram')} lost: more came than {most} a second")
         return said
 
     def take(self, until_s: int) -> Calls:
