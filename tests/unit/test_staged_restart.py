@@ -310,9 +310,8 @@ async def _before(name: str, value: str, facts: HostFacts) -> str:
 
 def of_process(allocator: str | None) -> HostFacts:
     server = {"pid": 7, "program": "mariadbd", "allocator": {"name": allocator} if allocator else None}
-    settings = {
-        "vendor": "mariadb", "version": "10.11.6", "pid": 7, "place": {"answer": "here"}, "variables": {"port": "3306"},
-    }  # fmt: skip
+    settings = {"vendor": "mariadb", "version": "10.11.6", "pid": 7, "place": {"answer": "here"}}
+    settings["variables"] = {"port": "3306"}
     other = {"pid": 8, "program": "mariadbd", "allocator": {"name": "tcmalloc"}}
     return HostFacts(Facts("ar1", {"server_settings": settings, "servers": [other, server]}))
 
