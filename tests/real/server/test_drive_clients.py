@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import shlex
 import signal
 import sys
@@ -131,8 +132,11 @@ async def test_two_here_and_one_over_ssh(bench: Bench, tmp_path: Path) -> None:
     late = sum(line["count"] for lines in each for line in lines if line["kind"] == "drain")
     assert counted(measured) == sum(own) == after - before - late
     assert min(own) > 0.2 * sum(own)
-    # A rate of 300/s is that of all three together: Poisson, so within 4 standard deviations.
-    assert abs(counted(measured, window=True) - 600) < 4 * 600**0.5
+    # A rate of 300/s is that of all three together: Poisson, so within 4 standard deviations; and what a busy
+    # machine left of the warm-up, which the measurement says.
+    said = (re.search(r"(\d+) operations, .* still waiting when", text) for text in measured.warnings)
+    left = sum(int(match[1]) for match in said if match)
+    assert -4 * 600**0.5 < counted(measured, window=True) - 600 < 4 * 600**0.5 + left
     for kind in ("response", "service"):
         held = [r["count"] for r in measured.latency.to_pylist() if r["kind"] == kind]
         assert sum(held) == counted(measured, window=True) + late
