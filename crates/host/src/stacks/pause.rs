@@ -17,6 +17,9 @@ use base::stop::StopSignal;
 pub const WATCH: Duration = Duration::from_micros(500);
 /// Reading the states of thousands of threads would be a load itself.
 const WATCHED_THREADS: usize = 32;
+/// After a debugger was killed: how long threads run until they are left alone, and are tried to be woken at most.
+const AWAKE: Duration = Duration::from_millis(200);
+const LONGEST_WAKE: Duration = Duration::from_secs(5);
 /// A debugger that stops nothing for this long reads symbols, or hangs.
 const LONGEST_RUN: Duration = Duration::from_secs(60);
 
@@ -48,13 +51,28 @@ impl Watched {
         self.threads.iter().map(|path| state(&std::fs::read(path).ok()?))
     }
 
-    /// A killed debugger may leave the process stopped, and nothing else would continue it.
-    fn wake(&self) {
-        if self.states().any(|state| state == Some(b'T'))
-            && let Some(pid) = Pid::from_raw(self.pid as i32)
-        {
-            // It may have ended meanwhile.
+    /// A killed debugger may leave the process stopped, and nothing else would continue it. Its own stop may reach
+    /// the threads only after it has ended: they are watched until they have run for a while.
+    fn wake(&self, was_killed: bool) {
+        let Some(pid) = Pid::from_raw(self.pid as i32) else { return };
+        if was_killed {
+            // Also takes back a stop that is on its way.
             let _ = kill_process(pid, Signal::CONT);
+        }
+        let end = Instant::now() + LONGEST_WAKE;
+        let mut running_since = Instant::now();
+        while Instant::now() < end {
+            let states: Vec<u8> = self.states().flatten().collect();
+            if states.contains(&b'T') {
+                // It may have ended meanwhile.
+                let _ = kill_process(pid, Signal::CONT);
+            }
+            if states.iter().any(|state| matches!(state, b't' | b'T')) {
+                running_since = Instant::now();
+            } else if !was_killed || running_since.elapsed() > AWAKE {
+                return;
+            }
+            sleep(WATCH);
         }
     }
 }
@@ -90,7 +108,7 @@ pub fn sample(
         let _ = child.kill();
         let _ = child.wait();
     }
-    watched.wake();
+    watched.wake(pause.is_err());
     let text = reader.join().map_err(|_| anyhow::anyhow!("the debugger's output was lost"))?;
     let before = folded.samples;
     parse_threads(&String::from_utf8_lossy(&text), folded);
@@ -141,7 +159,27 @@ fn watch(child: &mut Child, watched: &Watched, most: Duration, stop: &StopSignal
 
 #[cfg(test)]
 mod tests {
-    use super::state;
+    use std::process::{Command, Stdio};
+    use std::time::Duration;
+
+    use super::{Watched, sample, state};
+    use base::stop::StopSignal;
+
+    #[test]
+    fn a_stop_that_comes_after_the_debugger_was_killed_does_not_last() {
+        let mut process = Command::new("sleep").arg("60").stdout(Stdio::null()).spawn().unwrap();
+        let pid = process.id();
+        let late = format!("kill -STOP {pid}; (sleep 0.05; kill -STOP {pid}) >&- & exec sleep 60");
+        let most = Duration::from_millis(2);
+        let mut folded = Default::default();
+        let (stop, _writer) = StopSignal::pair();
+        let found = sample(Command::new("sh").args(["-c", &late]), pid, most, &stop, &mut folded);
+        assert!(found.unwrap_err().to_string().contains("--max-pause"));
+        let states: Vec<u8> = Watched::new(pid).unwrap().states().flatten().collect();
+        process.kill().unwrap();
+        process.wait().unwrap();
+        assert_eq!(states, [b'S']);
+    }
 
     #[test]
     fn a_name_may_look_like_a_state() {
