@@ -175,6 +175,7 @@ mod tests {
         let (stop, _writer) = StopSignal::pair();
         let found = sample(Command::new("sh").args(["-c", &late]), pid, most, &stop, &mut folded);
         assert!(found.unwrap_err().to_string().contains("--max-pause"));
+        std::thread::sleep(Duration::from_millis(150));
         let states: Vec<u8> = Watched::new(pid).unwrap().states().flatten().collect();
         process.kill().unwrap();
         process.wait().unwrap();
