@@ -101,6 +101,11 @@ def test_a_percentile_needs_calls_beyond_it_and_a_bound(archive: Archive) -> Non
     assert of(found, "clients p99")[1] is None
 
 
+def test_a_source_whose_calls_are_all_beyond_its_last_bound_has_no_times(archive: Archive) -> None:
+    minutes(archive, "db1", {("quick", -1): 300}, {("quick", -1): 300})
+    assert fleet_times.over_time(archive.root, ["db1"], CHANGE_S, SPAN) is None
+
+
 def test_a_host_that_was_hardly_timed_is_named_and_left_out(archive: Archive) -> None:
     minutes(archive, "db1", {QUICK: 100}, {QUICK: 100})
     minutes(archive, "db2", {("quick", 70): 100}, {("quick", 70): 100}, upto=35)

@@ -117,7 +117,9 @@ def _times(
         if name in observed.hosts
     }
     panels = {name: panel(own, [name], window, block_s, 1) for name, own in of.items()}
-    most = {name: math.log(max(float(each.edges_ns[-2]) for each in own)) for name, own in of.items()}
+    bounds = {name: max(float(each.edges_ns[-2]) for each in own) for name, own in of.items()}
+    # A source whose every call was beyond its last bound has no other bound than 0.
+    most = {name: math.log(bound) if bound > 0 else -math.inf for name, bound in bounds.items()}
     start_s = next(iter(panels.values())).start_s
     return _Times(panels, most, start_s, block_s, observed.notes)
 
