@@ -21,7 +21,8 @@ from headrace.web import marks, rollouts
 from headrace.web.listing import Column, Listing, address
 from headrace.web.site import Site
 
-#: Shown before the first change and after the last event: at least so much, and half of the rollout; of all at most.
+#: Shown before the first change and after the last event: at least so much, or half of the rollout; and of all at
+#: most.
 LEAST_AROUND_S, MOST_S = HOUR_S, 40 * DAY_S
 OF = ("worst", "average")
 
