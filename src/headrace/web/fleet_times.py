@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from starlette.requests import Request
@@ -25,8 +25,6 @@ from headrace.web.site import Site
 #: most.
 LEAST_AROUND_S, MOST_S = HOUR_S, 40 * DAY_S
 OF = ("worst", "average")
-#: Notes below a chart: of many hosts each may have its own.
-MOST_NOTES = 3
 
 
 def _changed_at(book: Book) -> tuple[float, float] | None:
@@ -104,14 +102,9 @@ class Answers:
                 "of": of,
                 "kind": "s",
                 "hosts": times.hosts if times else (),
-                "notes": _few(times.notes) if times else (),
+                "notes": times.notes if times else (),
                 "unit_s": chart.unit_s,
                 "t_s": chart.t_s,
                 "lines": [vars(line) for line in chart.lines],
             }
         )
-
-
-def _few(notes: Sequence[str]) -> list[str]:
-    more = len(notes) - MOST_NOTES
-    return [*notes[:MOST_NOTES], *([counted(more, "more note")] if more > 0 else [])]

@@ -117,7 +117,8 @@
       const one = found.lines.length === 1 && found.unit_s > 60;
       if (one) lines.push({ label: "highest minute", values: found.lines[0].most });
       draw(figure, found.t_s, lines, { form: forms[figure.dataset.kind] });
-      if (found.notes?.length) figure.querySelector(".said").append(". " + found.notes.join("; ") + ".");
+      const notes = found.notes || [], more = notes.length - MOST_SAID;
+      if (notes.length) figure.querySelector(".said").append(". " + notes.slice(0, MOST_SAID).join("; ") + (more > 0 ? `; ${more} more in the JSON.` : "."));
     } catch (error) { figure.querySelector(".said").textContent = "not loaded: " + error.message; }
   }
 
