@@ -1,4 +1,4 @@
-"""Tables below two lines of names, and files with several tables: read as they are meant, or said."""
+"""Tables with two header lines, and files with several tables: read as they are meant, or a note says why not."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ OF_EACH = frozenset(
         "transaction_prealloc_size",
     }
 )
-#: Limits of what all sessions have of something, which grows up to them.
+#: Memory that all sessions share and that may grow to its limit.
 OF_ALL = frozenset({"innodb_ft_total_cache_size", "temptable_max_ram"})
 _COUPLED = ("host.vm.overcommit_memory", "host.vm.overcommit_kbytes", "host.vm.overcommit_ratio")
 _OF_TABLES = frozenset({"max_heap_table_size", "tmp_table_size"})

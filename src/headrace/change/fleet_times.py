@@ -1,4 +1,4 @@
-"""What clients waited for around a change, over time: on the slowest of several hosts, and on all of them.
+"""Response times of clients around a change: of the slowest host at each moment, and of all hosts.
 
 The numbers are those that `verify` compares: percentiles of blocks of time, with each class's share of the calls
 as it was before the change.
@@ -83,7 +83,7 @@ def over_time(history: Path, hosts: Sequence[str], at_s: float, span: Range) -> 
 
 @dataclass(frozen=True, eq=False)
 class _Times:
-    """``panels`` has one of each host, as each has bounds of its own."""
+    """``panels`` has one per host, because hosts may have different bucket bounds."""
 
     panels: Mapping[str, Panel]
     #: The log of the last bound of each host's source: what is beyond it was longer, and no more is known.

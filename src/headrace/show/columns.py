@@ -1,4 +1,4 @@
-"""A terminal's table without rules, for commands that print one and nothing else."""
+"""A terminal's table without borders, for commands that print nothing else."""
 
 from __future__ import annotations
 

@@ -14,7 +14,6 @@ from headrace.history import questions
 from headrace.web import load
 from headrace.web.asked import MOST_WORDS, RANGES, Asked
 from headrace.web.charts import CHARTS, CLIENTS, HEATS
-from headrace.web.fleet_times import Answers as FleetTimes
 from headrace.web.guard import needs
 from headrace.web.listing import KINDS
 from headrace.web.page import Table
@@ -65,7 +64,6 @@ def routes(site: Site) -> list[Route]:
         needs(Role.VIEWER, Route("/api/chart.json", _Chart(site).answer)),
         needs(Role.VIEWER, Route("/api/heat.json", _Heat(site).answer)),
         needs(Role.VIEWER, Route("/api/load.json", _Load(site).answer)),
-        needs(Role.VIEWER, Route("/api/fleet_times.json", FleetTimes(site).answer)),
     ]
     for table in TABLES.values():
         answers = _Answers(site, table)

@@ -77,34 +77,27 @@ _STAGES = (
 )
 
 
-class Answers:
-    """``/api/fleet_times.json``."""
-
-    def __init__(self, site: Site) -> None:
-        self._site = site
-
-    async def answer(self, request: Request) -> Response:
-        """Percentiles of the calls that clients timed, each class with the share of calls that it had before the
-        change; null is a gap."""
-        site = self._site
-        book = await asyncio.to_thread(rollouts.opened, request.query_params.get("rollout", "")[:80])
-        of = "worst" if request.query_params.get("of") == "worst" else "average"
-        changed, hosts = _changed_at(book), _hosts(site, book)
-        times = None
-        if changed is not None and hosts:
-            times = await site.ask(
-                fleet_times.over_time, site.reader.archive.root, hosts, changed[0], _span(*changed)
-            )
-        chart = getattr(times, of) if times else questions.Chart([], 0, [])
-        return JSONResponse(
-            {
-                "rollout": book.plan.id,
-                "of": of,
-                "kind": "s",
-                "hosts": times.hosts if times else (),
-                "notes": times.notes if times else (),
-                "unit_s": chart.unit_s,
-                "t_s": chart.t_s,
-                "lines": [vars(line) for line in chart.lines],
-            }
+async def answer(site: Site, request: Request) -> Response:
+    """``/api/fleet_times.json``: percentiles of the calls that clients timed, each class with its share of calls
+    before the change; null is a gap."""
+    book = await asyncio.to_thread(rollouts.opened, request.query_params.get("rollout", "")[:80])
+    of = "worst" if request.query_params.get("of") == "worst" else "average"
+    changed, hosts = _changed_at(book), _hosts(site, book)
+    times = None
+    if changed is not None and hosts:
+        times = await site.ask(
+            fleet_times.over_time, site.reader.archive.root, hosts, changed[0], _span(*changed)
         )
+    chart = getattr(times, of) if times else questions.Chart([], 0, [])
+    return JSONResponse(
+        {
+            "rollout": book.plan.id,
+            "of": of,
+            "kind": "s",
+            "hosts": times.hosts if times else (),
+            "notes": times.notes if times else (),
+            "unit_s": chart.unit_s,
+            "t_s": chart.t_s,
+            "lines": [vars(line) for line in chart.lines],
+        }
+    )

@@ -133,11 +133,10 @@ def _by_default(
     """What a start makes of a default; None where that is not what its program prints, and nobody knows it."""
     vendor, version = facts.vendor, facts.server_version or ""
     own = servers.of(vendor, version)
-    found = [own.variables[variable]] if own and variable in own.variables else []
-    others = () if found else servers.in_any(variable, vendor)
-    if found and found[0].starts is not None:
-        return found[0].starts or None
-    if any(each.starts is not None for each in others):
+    listed = own.variables.get(variable) if own else None
+    if listed is not None and listed.starts is not None:
+        return listed.starts or None
+    if listed is None and any(each.starts is not None for each in servers.in_any(variable, vendor)):
         return None
     return _computed(variable, printed, values)
 

@@ -14,6 +14,7 @@ from headrace.base.errors import HeadraceError
 from headrace.history import questions
 from headrace.history.archive.tables import PERFORMANCE_SCHEMA
 from headrace.history.collect import plans
+from headrace.history.collect.watched import Watched
 from headrace.web import load, rates, said, schema, tables
 from headrace.web.asked import MOST_WORDS, Asked
 from headrace.web.guard import address_of
@@ -80,17 +81,24 @@ async def _query(opened: Opened) -> dict[str, Any]:
     }
 
 
-async def _plan(site: Site, request: Request) -> Response:
-    """EXPLAIN on the server, in a read-only session with the agent's time limit; or why there is none."""
-    form = request.state.form
-    session = request.state.session
-    host, source, name = (str(form.get(key, ""))[:200] for key in ("host", "source", "class"))
-    watched = site.watched(host)
-    about = f"{host} {source} {name}"
-    if not site.audit.note(session.user.name, address_of(request), "plan", about):
+def _noted(site: Site, request: Request, what: str) -> tuple[Watched, str, str, str] | Response:
+    """Who is to be asked about which class (host, source, name), once it is in the audit log; or why nobody is."""
+    form, user = request.state.form, request.state.session.user
+    host, source, name = (str(form.get(key, ""))[:MOST_WORDS] for key in ("host", "source", "class"))
+    if not site.audit.note(user.name, address_of(request), what, f"{host} {source} {name}"):
         return JSONResponse({"error": NOT_NOTED}, 503)
+    watched = site.watched(host)
     if watched is None:
         return JSONResponse({"error": "this host is not watched now"}, 404)
+    return watched, host, source, name
+
+
+async def _plan(site: Site, request: Request) -> Response:
+    """EXPLAIN on the server, in a read-only session with the agent's time limit; or why there is none."""
+    asked = _noted(site, request, "plan")
+    if isinstance(asked, Response):
+        return asked
+    watched, host, source, name = asked
     try:
         example = None
         if source != PERFORMANCE_SCHEMA:
@@ -104,14 +112,10 @@ async def _plan(site: Site, request: Request) -> Response:
 
 async def _tables(site: Site, request: Request) -> Response:
     """Sizes and indexes of a class's tables, asked for on the server; or why they are unknown."""
-    form, session = request.state.form, request.state.session
-    host, source, name = (str(form.get(key, ""))[:MOST_WORDS] for key in ("host", "source", "class"))
-    watched = site.watched(host)
-    about = f"{host} {source} {name}"
-    if not site.audit.note(session.user.name, address_of(request), "tables", about):
-        return JSONResponse({"error": NOT_NOTED}, 503)
-    if watched is None:
-        return JSONResponse({"error": "this host is not watched now"}, 404)
+    asked = _noted(site, request, "tables")
+    if isinstance(asked, Response):
+        return asked
+    watched, host, source, name = asked
     row = await tables.one_class(site, Asked(host=host, range="7d"), source, name)
     if row is None:
         return JSONResponse({"error": "this class was not seen there in the last 7 days"}, 404)

@@ -29,6 +29,7 @@ PAGES = (
     Page("/rollout", "rollout.html", lambda book: f"Rollout {book.plan.id}", _rollout, _book),
 )
 ACTIONS = (
+    Action("/api/fleet_times.json", fleet_times.answer, Role.VIEWER, ("GET",)),
     Action("/rollout/approve", rollouts.approve, Role.APPROVER),
     Action("/rollout/abort", rollouts.abort, Role.OPERATOR),
 )
