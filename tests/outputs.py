@@ -105,6 +105,17 @@ YCSB = """[OVERALL], RunTime(ms), 10110
 [READ], MinLatency(us), 500
 [READ], Return=OK, 491
 """
+#: Its means are in microseconds, its percentiles in milliseconds, and 0 is what went well.
+YCSB_01 = """YCSB Client 0.1
+[OVERALL],RunTime(ms), 10110.0
+[OVERALL],Throughput(ops/sec), 98.9
+[UPDATE], Operations, 1000
+[UPDATE], AverageLatency(us), 55.0
+[UPDATE], 95thPercentileLatency(ms), 2
+[UPDATE], Return=0, 1000
+[UPDATE], 0, 973
+[UPDATE], 1, 27
+"""
 GO_YCSB = """***************** properties *****************
 "threadcount"="8"
 **********************************************
@@ -270,6 +281,20 @@ IPERF = {
     "end": {"sum_received": {"bits_per_second": 9.4e9, "seconds": 10.0}, "sum_sent": {"retransmits": 3}},
 }
 
+IPERF_STREAM = "".join(
+    json.dumps({"event": event, "data": data}) + "\n"
+    for event, data in (
+        ("start", IPERF["start"]), ("interval", {"sum": {"seconds": 1.0, "bits_per_second": 9.3e9}}), ("end", IPERF["end"]),
+    )
+)  # fmt: skip
+GO_EVENTS = "".join(
+    json.dumps(
+        {"Time": "2026-01-01T10:00:00Z", "Action": "output", "Package": "x", "Output": told},
+        separators=(",", ":"),
+    )
+    + "\n"
+    for told in ("goos: linux\n", "BenchmarkScan-8 \t", " 1000\t 1234.5 ns/op\n", "PASS\n")
+)
 IPERF_TEXT = """Connecting to host 127.0.0.1, port 15201
 [  5] local 127.0.0.1 port 54478 connected to 127.0.0.1 port 15201
 [ ID] Interval           Transfer     Bitrate         Retr  Cwnd
@@ -603,6 +628,13 @@ GOODS = [
         "Vuser 1:TEST": "Vuser 1:Rampup complete, Taking start Transaction Count.\n0 MySQL tpm\n"
             "Vuser 1:Test complete, Taking end Transaction Count.\nVuser 1:TEST",
     }),
+    Good("HammerDB 3", HAMMERDB.replace("12 NOPM from 28 MySQL TPM", "28 MySQL TPM at 12 NOPM"), {"nopm": 12, "tpm": 28}, {
+        "FINISHED SUCCESS": "FINISHED FAILED",
+    }),
+    Good("HammerDB, TPROC-H", HAMMERDB.replace(
+        "TEST RESULT : System achieved 12 NOPM from 28 MySQL TPM",
+        'Geometric mean of query times returning rows (22) is "5.43452"',
+    ), {"geomean_s": 5.43452}, {"FINISHED SUCCESS": "FINISHED FAILED"}),
     Good("BenchBase", json.dumps(BENCHBASE), {"requests_s": 123.5, "p99_ms": 4.5}, {
         '"EXIT"': '"ERROR"',
         '(requests/second)": 123.0': '(requests/second)": 12.0',
@@ -626,6 +658,7 @@ GOODS = [
         "Return=OK, 491": "Return=ERROR, 91",
         "[OVERALL], RunTime": "20 sec: 500 operations; 0 current ops/sec; est completion\n[OVERALL], RunTime",
     }),
+    Good("YCSB 0.1", YCSB_01, {"ops_s": 98.9, "update_mean_ms": 0.055, "update_p95_ms": 2.0}, {"Return=0": "Return=-1"}),
     Good("tpcc-mysql", TPCC, {"tpmc": 77907.6}, {
         "fl:0": "fl:12",
         "<Raw": "  20, trx: 0, 95%: 0.000, 99%: 0.000, max_rt: 0.000, 0|0.000, 0|0.000\n<Raw",
@@ -643,6 +676,7 @@ GOODS = [
     }),
     Good("JMH", json.dumps(JMH), {"ops_s": 5.5}),
     Good("go test -bench", GO, {"mean_ns": 1234.5}, {"PASS\nok ": "--- FAIL: TestX\nFAIL"}),
+    Good("go test -json", GO_EVENTS, {"mean_ns": 1234.5}, {"PASS": "FAIL"}),
     Good("k6", json.dumps(K6), {"requests_s": 100.5, "p95_ms": 25}, {
         '"http_reqs"': '"http_req_failed": {"value": 0.4}, "http_reqs"',
         '{"metrics": {': '{"metrics": {"checks": {"passes": 10, "fails": 90}, ',
@@ -673,6 +707,10 @@ GOODS = [
     }),
     Good("redis-benchmark --csv", REDIS_CSV, {"requests_s": 3409.13, "mean_ms": 12.614, "p99_ms": 65.471}, {
         ',"143.999"\n': "",
+    }),
+    Good("iperf3, a line for each interval", IPERF_STREAM, {"received_mbit_s": 9400.0, "retransmits": 3}, {
+        '"event": "end"': '"event": "end of it"',
+        '{"event": "end"': '{"event": "error", "data": "the server has terminated"}\n{"event": "end"',
     }),
     Good("iperf3, text", IPERF_TEXT, {"received_mbit_s": 5770, "retransmits": 2}, {
         "Connecting": "iperf3: interrupt - the client has terminated\nConnecting",

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import bz2
 import copy
+import gzip
 import json
+import lzma
 import random
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from headrace.base.errors import PlanError
@@ -24,6 +29,7 @@ from headrace.experiment.foreign.formats import (
     stress,
     vdbench,
 )
+from headrace.experiment.foreign.packed import MOST_BYTES
 from tests.commands import headrace
 from tests.load_outputs import LOADS
 from tests.outputs import (
@@ -88,6 +94,8 @@ def test_a_log_cut_at_any_line_has_no_value_that_the_whole_has_not(tmp_path: Pat
         cuts = [good.text[: len(good.text) * n // 40] for n in range(1, 40)]
     else:
         cuts = ["".join(lines[:n]) for n in range(1, len(lines))]
+        # A file on a full disk ends in the middle of a number.
+        cuts += [good.text[: len(good.text) - n] for n in range(2, min(120, len(good.text)), 3)]
     (whole,) = read(tmp_path, good.text).rows
     for cut in cuts:
         try:
@@ -154,6 +162,7 @@ def test_a_response_that_some_runs_lack_is_named(tmp_path: Path) -> None:
         ("0 1 5000 0 1700000000 12\n" * 4, "log of transactions"),
         ('{"mean": {"confidence_interval": {}, "point_estimate": 0.1}}', "criterion's change"),
         (" tod timestamp Run Interval reqrate rate MB/sec\n", "vdbench's flatfile"),
+        ("--- benchmark: 1 tests ---\nName (time in us)  Min\n", "--benchmark-json"),
         ("hello\n", "not the output of"),
     ],
 )
@@ -356,7 +365,24 @@ def prefixed(prefix: str, text: str) -> str:
     return "".join(f"{prefix}{line}\n" for line in text.rstrip("\n").split("\n"))
 
 
+def numbered(text: str) -> str:
+    return "".join(f"{n:6}\t{line}\n" for n, line in enumerate(text.rstrip("\n").split("\n"), 1))
+
+
 WRAPPED: dict[str, Callable[[str], str]] = {
+    "a pod": lambda text: prefixed("[pod/bench-1/main] 2026-01-01T10:00:00.123Z ", text),
+    "a workflow": lambda text: prefixed(
+        "2026-01-01T10:00:00.1234567Z ", "##[group]Run bench\nshell: bash -e {0}\n##[endgroup]\n" + text
+    ),
+    "a job and its step": lambda text: prefixed("bench\tRun bench\t2026-01-01T10:00:00.1234567Z ", text),
+    "a job's streams": lambda text: prefixed("2026-01-01T10:00:00.123456Z 01O ", text),
+    "seconds since 1970": lambda text: prefixed("1790000000.123456 ", text),
+    "a kernel's log": lambda text: prefixed("[   12.345678] ", text),
+    "days without a host": lambda text: prefixed("Jan 01 10:00:00 ", text),
+    "file names": lambda text: prefixed("out/run-1.log:", text),
+    "numbers": numbered,
+    "a recorded terminal": lambda text: "$ bench\r\n\x1b[?2004l\r" + text.replace("\n", " \r\r\n"),
+    "a wiki": lambda text: "{code}\n" + text.rstrip("\n") + "\n{code}\n",
     "carriage returns": lambda text: text.replace("\n", "\r\n"),
     "colours": lambda text: "\x1b[32m" + text.replace("\n", "\x1b[0m\n", 3),
     "time stamps": lambda text: prefixed("2026-01-01T10:00:00.123Z ", text),
@@ -427,7 +453,7 @@ def test_a_run_whose_shell_tells_of_a_bad_end_is_left_out(tmp_path: Path, number
 
 #: Of these a file is one run, and repeats in it are its mean.
 JSONS = ("YCSB, JSON", "go-ycsb, JSON")
-MEANS = ("go test -bench", "Google Benchmark, console", "criterion", "Rust's own benches")
+MEANS = ("go test -bench", "go test -json", "Google Benchmark, console", "criterion", "Rust's own benches")
 
 
 @pytest.mark.parametrize("good", ALL, ids=lambda good: good.name)
@@ -436,6 +462,8 @@ def test_of_two_runs_in_a_file_none_is_lost_without_a_word(tmp_path: Path, good:
     if good.text.lstrip().startswith(("{", "[{", "fio: ")) and good.name not in (
         "siege",
         "cargo criterion",
+        "go test -json",
+        "iperf3, a line for each interval",
         *JSONS,
     ):
         with pytest.raises(PlanError, match=r"in one file|reports of one fio"):
@@ -445,3 +473,52 @@ def test_of_two_runs_in_a_file_none_is_lost_without_a_word(tmp_path: Path, good:
     assert len(table.rows) == 2 or table.notes or good.name in MEANS
     for row in table.rows:
         assert {name: row.responses[name] for name in good.has} == pytest.approx(dict(good.has))
+
+
+def zstd(content: bytes) -> bytes:
+    return bytes(pa.compress(content, codec="zstd", asbytes=True))
+
+
+PACKINGS: dict[str, Callable[[bytes], bytes]] = {
+    "gz": gzip.compress,
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+    "zst": zstd,
+}
+
+
+@pytest.mark.parametrize("end", PACKINGS)
+def test_a_packed_log_is_read_within_a_bound(tmp_path: Path, end: str) -> None:
+    def packed(content: bytes) -> foreign.Table:
+        path = tmp_path / f"x-0.out.{end}"
+        path.write_bytes(content)
+        return foreign.read_outputs([path], f"{{a}}-{{run}}.out.{end}", (), ["a"])
+
+    pack = PACKINGS[end]
+    assert packed(pack(SYSBENCH.encode())).rows[0].responses["transactions_s"] == 499.5
+    with pytest.raises(PlanError, match=r"cut off or damaged|no run is left"):
+        packed(pack(SYSBENCH.encode())[:-20])
+    with pytest.raises(PlanError, match="when it is unpacked"):
+        packed(pack(bytes(MOST_BYTES + 1)))
+    if end == "gz":
+        with pytest.raises(PlanError, match="more than 1000 files"):
+            packed(pack(b"") * 100_000)
+
+
+def test_archives_say_how_their_files_are_had(tmp_path: Path) -> None:
+    path = tmp_path / "x-0.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        archive.add(written(tmp_path, SYSBENCH)[0], "out/x-0.out")
+    with pytest.raises(PlanError, match="a tar archive") as error:
+        foreign.read_outputs([path], "{a}-{run}.tar.gz", (), ["a"])
+    assert "tar -xf " in str(error.value.hint)
+
+
+def test_two_runs_of_tpcc_with_a_blank_line_between_are_two(tmp_path: Path) -> None:
+    text = next(good.text for good in GOODS if good.name == "tpcc-mysql")
+    assert len(read(tmp_path, f"{text}\n{text}").rows) == 2
+
+
+def test_what_a_cut_off_list_of_operations_lacks_is_said(tmp_path: Path) -> None:
+    text = next(good.text for good in GOODS if good.name == "YCSB")
+    assert "491 of 1,005" in read(tmp_path, text).notes[-1]

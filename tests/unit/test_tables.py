@@ -232,7 +232,8 @@ def test_a_result_of_zero_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said", "hint"),
     [
-        (b"PK\x03\x04rest", "a spreadsheet", "--convert-to csv"),
+        (b"PK\x03\x04[Content_Types].xml", "a spreadsheet", "--convert-to csv"),
+        (b"PK\x03\x04run.csv", "a ZIP archive", "unzip"),
         (b"%PDF-1.7", "a PDF", "pdftotext"),
         (b"PAR1rest", "a Parquet file", "duckdb"),
         (b"hello world\n", "no column 'fs'", "save it as CSV"),

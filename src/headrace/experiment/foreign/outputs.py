@@ -101,7 +101,8 @@ def _runs(path: Path, levels: Mapping[str, str]) -> list[_Placed]:
     text, ended = logs.parted(logs.plain(decoded(path)[0]))
     if not text.strip():
         return [_Placed(str(path), levels, Run(problem="the file is empty: nothing ran, or it was killed"))]
-    runs = _read(path, text) or (_read(path, logs.flush(text)) if logs.flush(text) != text else [])
+    variants = dict.fromkeys((text, logs.flush(text), logs.unnamed(text)))
+    runs: list[Run] = next(filter(None, (_read(path, each) for each in variants)), [])
     if runs:
         # What ended the program that wrote the last of them.
         if ended and not runs[-1].problem:

@@ -11,6 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+#: What an object begins with, or an array of objects.
+JSON_START = re.compile(r"\{\s*[\"}]|\[\s*[\[{\]]")
+
 
 @dataclass(frozen=True)
 class Run:
@@ -46,17 +49,18 @@ def parsed(text: str) -> Any:
 
 
 def documents(text: str) -> list[Any]:
-    """The objects and arrays of a text, up to the second."""
+    """The objects, and arrays of them, of a text, up to the second."""
     decoder = json.JSONDecoder()
     contents: list[Any] = []
     end = 0
-    for start in re.finditer(r"[\[{]", text):
+    # Shells print ``{0}``, ``[1]`` and ``[group]``.
+    for start in JSON_START.finditer(text):
         if start.start() < end:
             continue
         try:
             content, end = decoder.raw_decode(text, start.start())
         except (ValueError, RecursionError):
-            if contents or start.start() > text.find("{") >= 0:
+            if contents or text[start.start()] == "{":
                 break
             continue
         if content or not contents:

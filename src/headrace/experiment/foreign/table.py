@@ -13,7 +13,7 @@ from pathlib import Path
 
 from headrace.base.errors import PlanError
 from headrace.base.whole import at_most, plain_file
-from headrace.experiment.foreign import alike, clocks, encodings, names, shapes, sheets, sift
+from headrace.experiment.foreign import alike, clocks, encodings, names, packed, shapes, sheets, sift
 from headrace.experiment.foreign.circumstances import circumstances
 from headrace.experiment.foreign.confounded import confounded
 from headrace.experiment.foreign.copies import without_copies
@@ -22,22 +22,17 @@ from headrace.experiment.foreign.grid import Grid
 from headrace.experiment.foreign.row import Row, Table
 from headrace.experiment.foreign.units import in_one_unit, in_seconds, is_absent, parts, scale, without_groups
 
-_UNPACK = "unpack it first"
 _SHEET = "pip install 'headrace[sheets]' reads spreadsheets; or libreoffice --headless --convert-to csv FILE"
 #: First bytes of files that are no text -> what they are, and how to get a table of them.
 NOT_TEXT = {
     b"PK\x03\x04": (
-        "a spreadsheet (.xlsx, .ods) or a ZIP archive",
+        "a spreadsheet (.xlsx, .ods)",
         _SHEET,
     ),
     b"\xd0\xcf\x11\xe0": ("a spreadsheet (.xls)", _SHEET),
     b"%PDF": ("a PDF", "pdftotext -layout FILE, then write the table as CSV"),
     b"SQLite format 3": ("a SQLite database", "sqlite3 -header -csv FILE 'SELECT ...' > table.csv"),
     b"PAR1": ("a Parquet file", """duckdb -c "COPY 'FILE' TO 'table.csv' (HEADER)" """.strip()),
-    b"\x1f\x8b": ("compressed by gzip", _UNPACK),
-    b"\x28\xb5\x2f\xfd": ("compressed by zstd", _UNPACK),
-    b"BZh": ("compressed by bzip2", _UNPACK),
-    b"\xfd7zXZ": ("compressed by xz", _UNPACK),
 }
 #: For a table that is none of those that are read.
 _SAVE_AS = "save it as CSV with one header line, one line per run and one column per factor and response"
@@ -502,6 +497,7 @@ def decoded(path: Path, needed: Collection[str] = ()) -> tuple[str, list[str]]:
         raise PlanError("no such file", place=str(path)) from error
     except OSError as error:
         raise PlanError(f"cannot be read: {error}", place=str(path)) from error
+    content = packed.unpacked(content, path)
     for magic, (what, hint) in NOT_TEXT.items():
         if content.startswith(magic):
             raise PlanError(what, place=str(path), hint=hint)

@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.base.counted import counted
 from headrace.experiment.foreign.alike import meaning
-from headrace.experiment.foreign.run import OtherVariant, Run, number, rows_of, text_of, within
+from headrace.experiment.foreign.run import JSON_START, OtherVariant, Run, number, rows_of, text_of, within
 
 NAME = "fio (--output-format=json or json+)"
 #: The share of its time that a run must have lasted.
@@ -47,7 +47,10 @@ def read(text: str) -> list[Run] | None:
         return [Run(problem="its JSON is cut off")]
     if len(contents) > 1:
         # Each holds all that was done since the start: the last is the run, if it ended.
-        raise OtherVariant(f"{len(contents)} reports of one fio, as --status-interval makes them", _TRY)
+        raise OtherVariant(
+            f"{len(contents)} reports of fio in one file, of several runs or of one with --status-interval",
+            _TRY,
+        )
     content = contents[0]
     if rows_of(content.get("client_stats")) or within(content, "client_stats"):
         raise OtherVariant("the report of fio --client", "each server's own JSON")
@@ -67,17 +70,17 @@ def read(text: str) -> list[Run] | None:
 def _objects(text: str) -> list[dict[str, Any]] | None:
     """The reports of a file, behind fio's warnings; empty if the only one is cut off, None without one."""
     found: list[dict[str, Any]] = []
-    decoder, place = json.JSONDecoder(), text.find("{")
-    while place >= 0:
+    decoder, start = json.JSONDecoder(), JSON_START.search(text)
+    while start:
         try:
-            content, end = decoder.raw_decode(text, place)
+            content, end = decoder.raw_decode(text, start.start())
         except (ValueError, RecursionError):
             return [] if '"fio version"' in text and not found else found or None
         if isinstance(content, dict) and "fio version" in content:
             found.append(content)
-        elif not found:
+        elif not found and isinstance(content, dict):
             return None
-        place = text.find("{", end)
+        start = JSON_START.search(text, end)
     return found or None
 
 
@@ -169,13 +172,16 @@ def _add(found: dict[str, float], side: str, part: dict[str, Any]) -> None:
     found[f"{side}_iops"] = found.get(f"{side}_iops", 0.0) + (number(part, "iops") or 0.0)
     # fio counts KiB.
     found[f"{side}_mib_s"] = found.get(f"{side}_mib_s", 0.0) + (number(part, "bw") or 0.0) / 1024
-    # fio 2 has microseconds, and another name for them.
-    for key, of_ms in (("clat_ns", 1e6), ("clat", 1e3)):
+    # fio 2 has microseconds, and another name for them. With lat_percentiles they are of the time since a request
+    # was made, which its submission is a part of.
+    for key, of_ms, kind in (
+        ("clat_ns", 1e6, ""), ("clat", 1e3, ""), ("lat_ns", 1e6, "lat_"), ("lat", 1e3, "lat_"),
+    ):  # fmt: skip
         percentiles = within(part, key, "percentile")
         for percent in percentiles if isinstance(percentiles, dict) else ():
             value = number(percentiles, percent)
             if value is not None and re.fullmatch(r"\d{1,3}(\.\d+)?", percent):
-                name = f"{side}_p{float(percent):g}_ms"
+                name = f"{side}_{kind}p{float(percent):g}_ms"
                 found[name] = max(found.get(name, 0.0), value / of_ms)
 
 

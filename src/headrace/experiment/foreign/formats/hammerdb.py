@@ -8,9 +8,12 @@ from headrace.experiment.foreign.run import Run, groups, text_of
 
 NAME = "HammerDB"
 
-_ACHIEVED = re.compile(r"System achieved (\d+) NOPM from (\d+) [^\n]{1,20}? TPM")
+#: Until version 4 the transactions stood before the new orders.
+_ACHIEVED = re.compile(
+    r"System achieved (?:(\d+) NOPM from (\d+) [^\n]{1,20}? TPM|(\d+) [^\n]{1,20}? TPM at (\d+) NOPM)"
+)
 _QUERIES = re.compile(
-    r"Geometric mean of query times[^\n]*?is \[?([\d.]+)\]?|geomean of ([\d.]+) seconds", re.IGNORECASE
+    r"Geometric mean of query times[^\n]*?is \W?([\d.]+)|geomean of ([\d.]+) seconds", re.IGNORECASE
 )
 _OURS = re.compile(r"^Vuser \d+:|HammerDB CLI|TEST RESULT :", re.MULTILINE)
 _VERSION = {"hammerdb_version": r"HammerDB CLI v([\d.]+)"}
@@ -18,7 +21,7 @@ _ABOUT = {
     "minutes": r"Timing test period of (\d+) in minutes",
     "rampup_minutes": r"Beginning rampup time of (\d+) minutes",
     "warehouses": r"Warehouses = (\d+)",
-    "database": r"TEST RESULT : System achieved \d+ NOPM from \d+ ([^\n]{1,20}?) TPM",
+    "database": r"TEST RESULT : System achieved (?:\d+ NOPM from )?\d+ ([^\n]{1,20}?) TPM",
 }
 _MEASURED = re.compile(r"Taking start Transaction Count(.*?)Taking end Transaction Count", re.DOTALL)
 _ACTIVE = re.compile(r"(\d+) Active Virtual Users configured")
@@ -43,20 +46,17 @@ def read(text: str) -> list[Run] | None:
     runs = []
     start = 0
     for number, match in enumerate(achieved):
+        nopm, tpm = float(match[1] or match[4]), float(match[2] or match[3])
         settings = {"virtual_users": users[number]} if len(users) == len(achieved) else {}
         own = groups(text[start : match.end()], _ABOUT)
         measured = _MEASURED.search(text[start : match.end()])
-        if (
-            measured
-            and float(match[1])
-            and (still := re.search(r"^0 \S+ tpm\s*$", measured[1], re.MULTILINE))
-        ):
+        if measured and nopm and (still := re.search(r"^0 \S+ tpm\s*$", measured[1], re.MULTILINE)):
             problem = problem or f"its counter stood still while it was measured: {still[0]}"
         start = match.end()
         if minutes := own.pop("minutes", ""):
             settings["duration_s"] = text_of(60 * float(minutes))
         about = groups(text, _VERSION) | own
-        runs.append(Run({"nopm": float(match[1]), "tpm": float(match[2])}, settings, problem, about=about))
+        runs.append(Run({"nopm": nopm, "tpm": tpm}, settings, problem, about=about))
     return runs + [
         Run({"geomean_s": seconds}, {}, problem, about=groups(text, _VERSION)) for seconds in queries
     ]

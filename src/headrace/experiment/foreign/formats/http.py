@@ -94,6 +94,8 @@ def _k6(metrics: dict[str, Any]) -> Run:
     return Run(found, settings, problem, work=done or None)
 
 
+#: What some cannot say.
+_EARLY = "that {} was not stopped early: its report is as that of a shorter run"
 _SIEGE = re.compile(r"^\{?[ \t]*\"?transactions\"?:\s+(\d+)", re.MULTILINE | re.IGNORECASE)
 
 
@@ -131,7 +133,7 @@ def _siege(part: str, about: dict[str, str]) -> Run:
         measured,
         settings,
         problem,
-        "that siege was not stopped early: its report is as that of a shorter run",
+        _EARLY.format("siege"),
         about=about,
     )
 
@@ -199,4 +201,6 @@ def _ab(part: str) -> Run:
     about = groups(part, _ABOUT_AB)
     if re.search(r"^Keep-Alive requests:", part, re.MULTILINE):
         about["keep_alive"] = "1"
-    return Run(found, settings, problem, about=about)
+    # With -q it says "done", and else "Finished" on standard error.
+    told = "requests" in settings or re.search(r"^Finished |\(be patient\)\.*done", part, re.MULTILINE)
+    return Run(found, settings, problem, "" if told else _EARLY.format("ab"), about=about)

@@ -149,7 +149,7 @@ def _memtier(text: str) -> Run:
     start = _TABLE.search(text)
     part = text[start.end() :] if start else ""
     header = re.search(r"^Type +(.*)$", part, re.MULTILINE)
-    totals = re.search(r"^Totals +(.*)$", part, re.MULTILINE)
+    totals = re.search(r"^Totals +(.*)\n", part, re.MULTILINE)
     names = [name.strip() for name in re.split(r"\s{2,}", header[1].strip())] if header else []
     cells = totals[1].split() if totals else []
     if not cells or len(names) != len(cells):

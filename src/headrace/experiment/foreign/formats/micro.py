@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from headrace.base.counted import counted
+from headrace.base.received import BadContent, an_object
 from headrace.experiment.foreign.run import (
     OtherVariant,
     Run,
@@ -30,16 +31,23 @@ _NO_JSON = re.compile(
     r"^Benchmark (#?\d+|1): |^command,mean,stddev,|^\| Command +\| +Mean \[|^\| Mean \[", re.MULTILINE
 )
 _MACHINE = {"python_version": "python_version", "host": "node", "cpu": "cpu.brand_raw", "system": "release"}
+_TABLE = re.compile(r"^-+ benchmark(?: [^\n]*)?: \d+ tests? -+$", re.MULTILINE)
+#: ``go test -json``: an event a line.
+_EVENT = re.compile(r'^\{("Time":"[^"]*",)?"Action":"', re.MULTILINE)
 _GO = re.compile(r"^(Benchmark\S+?)(?:-(\d+))?\s+(\d+)\s+([\d.]+(?:e[+-]?\d+)?) ns/op", re.MULTILINE)
 
 
 def read(text: str) -> list[Run] | None:
+    if _EVENT.search(text):
+        text = _printed(text)
     if _GO.search(text):
         return _go(text)
     if _NO_JSON.search(text):
         raise OtherVariant(
             "hyperfine's report for people, CSV, Markdown, AsciiDoc or Org", "hyperfine --export-json FILE"
         )
+    if _TABLE.search(text):
+        raise OtherVariant("pytest-benchmark's tables for people", "pytest --benchmark-json=FILE")
     content = parsed(text)
     if rows_of(within(content, "results")) and "command" in rows_of(content["results"])[0]:
         return [_hyperfine(each) for each in rows_of(content["results"])]
@@ -48,6 +56,20 @@ def read(text: str) -> list[Run] | None:
         about = texts(within(content, "machine_info"), _MACHINE)
         return [replace(_pytest(each), about=about) for each in benchmarks]
     return None
+
+
+def _printed(text: str) -> str:
+    """What the tests of ``go test -json`` printed; a line of it may come in pieces."""
+    lines = [line for line in text.splitlines() if line.startswith('{"')]
+    told = []
+    for line in lines:
+        try:
+            told.append(an_object(line))
+        except BadContent:
+            break
+    return "".join(
+        str(each["Output"]) for each in told if each.get("Action") == "output" and "Output" in each
+    )
 
 
 def _hyperfine(result: dict[str, Any]) -> Run:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from headrace.base.received import BadContent, an_object
 from headrace.experiment.foreign.run import (
     OtherVariant,
     Run,
@@ -21,6 +22,7 @@ from headrace.experiment.foreign.run import (
 NAME = "iperf3"
 
 _START = re.compile(r"^Connecting to host ", re.MULTILINE)
+_EVENT = re.compile(r'^\{"event": ?"start"', re.MULTILINE)
 _HEADER = re.compile(r"^\[ *ID\](\[Role\])? Interval +Transfer", re.MULTILINE)
 #: ``[SUM]   0.00-3.02   sec  1.93 GBytes  5.49 Gbits/sec  0.005 ms  0/1145 (0%)  receiver``
 _SUM = re.compile(
@@ -39,10 +41,32 @@ def read(text: str) -> list[Run] | None:
         return [Run(problem=f"it failed: {found[0][:120]}")]
     if _HEADER.search(text):
         raise OtherVariant("the report of iperf 2, or of a server of iperf3", "iperf3 --client HOST --json")
+    if parts := pieces(_EVENT, text):
+        return [_of_stream(part) for part in parts]
     content = parsed(text)
     if isinstance(content, dict) and {"start", "intervals", "end"} <= set(content):
         return [_of_json(content)]
     return None
+
+
+def _of_stream(part: str) -> Run:
+    """``--json-stream``: what ``--json`` has, a line for each interval."""
+    content: dict[str, Any] = {"intervals": []}
+    for line in part.splitlines():
+        if not line.startswith('{"event":'):
+            continue
+        try:
+            told = an_object(line)
+        except BadContent:
+            return Run(problem="its JSON is cut off")
+        event, data = str(told.get("event")), told.get("data")
+        if event == "interval":
+            content["intervals"].append(data)
+        else:
+            content[event] = data
+    if content.get("error"):
+        return Run(problem=str(content["error"])[:120])
+    return _of_json(content) if "end" in content else Run(problem="it has no end: it was interrupted")
 
 
 def _of_json(content: dict[str, Any]) -> Run:

@@ -15,6 +15,7 @@ _ABOUT = {
     "partitions": r"^partitions: (\d+)",
     "transactions_per_client": r"^number of transactions per client: (\d+)",
 }
+_TPS = re.compile(r"^tps = ([\d.]+) \(([^)\n]*)\)", re.MULTILINE)
 _LOG = re.compile(r"(\d+ \d+ \d+ \d+ \d{10} \d+( \d+)*\n){3}|(\d{10}( \d+){5,}\n)+$")
 
 
@@ -43,7 +44,7 @@ def read(text: str) -> list[Run] | None:
 def _run(part: str) -> Run:
     found: dict[str, float] = {}
     # Since PostgreSQL 14 without the time of the connections; before, two lines.
-    tps = re.findall(r"^tps = ([\d.]+)(?: \(([^)]*)\))?", part, re.MULTILINE)
+    tps = _TPS.findall(part)
     chosen = next(
         (value for value, how in tps if "excluding" in how or "without" in how), tps[0][0] if tps else None
     )
@@ -84,7 +85,8 @@ def _problem(part: str, found: dict[str, float]) -> str:
     ):
         return f"it failed: {(error[1] or error[2])[:120]}"
     done = re.search(r"actually processed: (\d+)(?:/(\d+))?", part)
-    is_half = "including connections" in part and "excluding connections" not in part
+    kinds = " ".join(how for _, how in _TPS.findall(part))
+    is_half = "including connections" in kinds and "excluding connections" not in kinds
     if "tps" not in found or done is None or is_half:
         return "it has no report at its end: it was interrupted"
     if done[2] and int(done[1]) < int(done[2]):

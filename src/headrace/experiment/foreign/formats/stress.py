@@ -14,7 +14,7 @@ _SILENT = "stress-ng's YAML does not say whether a run failed or was interrupted
 
 _START = re.compile(r"^stress-ng: info: .*\b(?:setting to a|defaulting to a)\b.*$", re.MULTILINE)
 _LINE = re.compile(
-    r"^stress-ng: (?:metrc|info): +\[\d+\] (\S+) +(\d+) +([\d.]+) +[\d.]+ +[\d.]+ +([\d.]+) +([\d.]+)",
+    r"^stress-ng: (?:metrc|info): +\[\d+\] (\S+) +(\d+) +([\d.]+) +[\d.]+ +[\d.]+ +([\d.]+) +([\d.]+)(?=\s)",
     re.MULTILINE,
 )
 _SECONDS = {"second": 1, "minute": 60, "min": 60, "hour": 3600, "day": 86_400, "sec": 1}

@@ -101,6 +101,7 @@ def _openssl(text: str) -> list[Run]:
     settings = {"duration_s": text_of(float(max(seconds, key=float)))} if seconds else {}
     for table in _SPEED.finditer(text):
         header, *rows = text[table.end() - len("type ") :].splitlines()
+        # The last number of a file without a line end may be a part of one; k stands behind each but the smallest.
         sizes = re.findall(r"(\d+) bytes", header)
         for row in rows:
             cells = re.match(r"(\S.*?) +((?:[\d.]+k?(?: +|$))+)$", row)
@@ -108,7 +109,8 @@ def _openssl(text: str) -> list[Run]:
                 break
             values = [float(value) for value in cells[2].replace("k", "").split()]
             rates = {f"block_{size}_mb_s": value / 1e3 for size, value in zip(sizes, values, strict=False)}
-            problem = "" if len(values) == len(sizes) else "its table is cut off"
+            is_whole = len(values) == len(sizes) and (cells[2].rstrip().endswith("k") or f"{row}\n" in text)
+            problem = "" if is_whole else "its table is cut off"
             runs.append(Run(rates, {**settings, "algorithm": cells[1].strip()}, problem))
     for table in _SIGNS.finditer(text):
         names = [_RATES.get(name, "ops_s") for name in (table[2], table[3]) if name]
@@ -117,7 +119,8 @@ def _openssl(text: str) -> list[Run]:
             if cells is None:
                 break
             values = [float(value) for value in cells[2].split()]
-            problem = "" if len(values) == len(names) else "its table is cut off"
+            is_whole = len(values) == len(names) and f"{row}\n" in text
+            problem = "" if is_whole else "its table is cut off"
             own = {**settings, "algorithm": cells[1].strip()}
             runs.append(Run(dict(zip(names, values, strict=False)), own, problem))
     return runs or [Run(problem="its table is cut off")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from headrace.base.counted import counted
-from headrace.experiment.foreign.run import Run, closed, groups, stalls, text_of
+from headrace.experiment.foreign.run import Run, closed, groups, pieces, stalls, text_of
 
 NAME = "tpcc-mysql or go-tpc"
 
@@ -16,6 +16,10 @@ _SUMMARY = re.compile(
 )
 
 
+#: What a report of tpcc-mysql begins and ends with; people cut the title off.
+_TITLE = re.compile(r"^\*{5,}\n\*\*\* ###easy### TPC-C Load Generator", re.MULTILINE)
+_TPMC = re.compile(r"^ +[\d.]+ TpmC[^\n]*\n?", re.MULTILINE)
+_OURS = re.compile(r"TPC-C Load Generator|<TpmC>|<Raw Results>|^MEASURING START", re.MULTILINE)
 #: An interval of tpcc-mysql, with the new orders of it; in its older form behind the time alone.
 _INTERVAL = re.compile(r"^ *(\d+), (?:trx: )?(\d+)(?:,|\(\d+\):)", re.MULTILINE)
 _CURRENT = re.compile(r"^\[Current\] NEW_ORDER - Takes\(s\): ([\d.]+), Count: (\d+)(?=, )", re.MULTILINE)
@@ -23,7 +27,8 @@ _CURRENT = re.compile(r"^\[Current\] NEW_ORDER - Takes\(s\): ([\d.]+), Count: (\
 
 def read(text: str) -> list[Run] | None:
     if "TPC-C Load Generator" in text or "<TpmC>" in text:
-        return [_of_mysql(part) for part in re.split(r"(?<=TpmC)\n(?=\*{5,}\n)", text)]
+        parts = pieces(_TITLE, text) or [part for part in closed(_TPMC, text) if _OURS.search(part)]
+        return [_of_mysql(part) for part in parts or [text]]
     if re.search(r"^tpmC: [\d.]+|^\[Summary\] NEW_ORDER", text, re.MULTILINE):
         parts = closed(re.compile(r"^tpmC: [^\n]*\n?", re.MULTILINE), text)
         # What a shell said behind the last is no run.
@@ -70,7 +75,7 @@ def _of_go(text: str) -> Run:
             if most := re.search(r"Max\(ms\): (\d+(?:\.\d+)?)(?=[,\s]|$)", tails):
                 found["max_ms"] = float(most[1])
             done = int(count)
-    tpmc = re.search(r"^tpmC: ([\d.]+)", text, re.MULTILINE)
+    tpmc = re.search(r"^tpmC: ([\d.]+)(?=[,\n])", text, re.MULTILINE)
     if tpmc is None or not found:
         return Run(found, settings, "it has no tpmC at its end: it was interrupted")
     unwell = len(re.findall(r"\bexecute run failed, err\b", text))
