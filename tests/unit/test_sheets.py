@@ -163,3 +163,15 @@ def test_a_pipe_or_a_device_is_no_table(tmp_path: Path) -> None:
     for name in ("pipe.csv", "device.csv"):
         with pytest.raises(PlanError, match="not a plain file"):
             runs(tmp_path / name)
+
+
+def test_rows_that_are_hidden_count_and_are_named(tmp_path: Path) -> None:
+    """A filter hides what somebody did not believe, and it is in the file all the same."""
+    path = workbook(tmp_path / "t.xlsx", {"June": ROWS})
+    hidden = tmp_path / "h.xlsx"
+    with zipfile.ZipFile(path) as file, zipfile.ZipFile(hidden, "w") as copy:
+        for name in file.namelist():
+            copy.writestr(name, file.read(name).replace(b'<row r="3">', b'<row r="3" hidden="1">'))
+    (note,) = [each for each in foreign.read_csv(hidden, ["fs"], ["tps"]).notes if "hidden" in each]
+    assert note.endswith("1 row hidden in the sheet (3) is read")
+    assert not any("hidden" in each for each in foreign.read_csv(path, ["fs"], ["tps"]).notes)

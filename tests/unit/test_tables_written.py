@@ -230,3 +230,23 @@ def test_intervals_are_seconds_of_a_run(tmp_path: Path, clock: str) -> None:
 def test_cells_without_a_value(tmp_path: Path, cell: str) -> None:
     table = read(tmp_path, f"{CSV}xfs,{cell}\n")
     assert [len(row.responses) for row in table.rows] == [1, 1, 1, 1, 0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        written("# A tibble: 4 × 3\n  fs      run   tps\n  <chr> <dbl> <dbl>\n", "{n} {fs:5} {n:5} {tps:7}\n"),
+        written("runs:\n", "  - fs: {fs}\n    run: {n}\n    tps: {tps}\n"),
+        written("fs,run,tps\n", '{fs},{n},"{tps} [890.5, 1220]"\n'),
+        written(
+            "┌──────┬────────┐\n│ fs   ┆ tps    │\n│ ---  ┆ ---    │\n│ str  ┆ f64    │\n╞══════╪════════╡\n",
+            "│ {fs:4} ┆ {tps:6} │\n",
+            "└──────┴────────┘\n",
+        ),
+    ],
+    ids=["a tibble", "YAML below a key", "an interval behind each", "polars"],
+)  # fmt: skip
+def test_what_is_around_a_table_is_not_in_the_way(tmp_path: Path, text: str) -> None:
+    table = read(tmp_path, text)
+    assert [(row.levels["fs"], row.responses["tps"]) for row in table.rows] == RUNS
+    assert not any("read as one" in note for note in table.notes)

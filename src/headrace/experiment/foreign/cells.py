@@ -4,13 +4,20 @@ It imports nothing of headrace, so that the limit is for the spreadsheet. The fi
 the one that was checked whatever has its name by now; the limit in bytes is its argument.
 """
 
+import contextlib
 import datetime
+import html
 import io
 import json
+import re
 import resource
 import sys
+import zipfile
+import zlib
 from typing import Any
 
+#: What a spreadsheet of another kind, or a damaged one, makes of a look into it.
+_OTHER = (zipfile.BadZipFile, zlib.error, KeyError, ValueError, RuntimeError)
 NO_SHEET, HAS_PASSWORD, TOO_LARGE = "no sheet", "password", "memory"
 
 
@@ -22,7 +29,8 @@ def main() -> None:
     import python_calamine
 
     try:
-        text = json.dumps({"sheets": sheets(sys.stdin.buffer.read())})
+        content = sys.stdin.buffer.read()
+        text = json.dumps({"sheets": sheets(content), "hidden": hidden(content)})
     except python_calamine.PasswordError:
         text = json.dumps({"refused": HAS_PASSWORD})
     except (python_calamine.CalamineError, OSError, ValueError):
@@ -44,6 +52,31 @@ def sheets(content: bytes) -> dict[str, list[list[str]]]:
             ]
             for name in book.sheet_names
         }
+
+
+def hidden(content: bytes) -> dict[str, list[int]]:
+    """The rows of each sheet that a filter or a person hid, counted from 1: the library hands them out, too."""
+    rows = {}
+    with (
+        contextlib.suppress(*_OTHER),
+        zipfile.ZipFile(io.BytesIO(content)) as book,
+    ):
+        names = _attributes(rb"<sheet\b", book.read("xl/workbook.xml"))
+        parts = _attributes(rb"<Relationship\b", book.read("xl/_rels/workbook.xml.rels"))
+        places = {each["Id"]: each["Target"].removeprefix("/xl/") for each in parts}
+        for sheet in names:
+            told = _attributes(rb"<row\b", book.read(f"xl/{places[sheet['r:id']]}"))
+            if own := [int(row["r"]) for row in told if row.get("hidden") in ("1", "true")]:
+                rows[html.unescape(sheet["name"])] = own
+    return rows
+
+
+def _attributes(start: bytes, content: bytes) -> list[dict[str, str]]:
+    """The attributes of each element that begins so."""
+    return [
+        dict(re.findall(r'([\w:]+)="([^"]*)"', found[1].decode("utf-8", "replace")))
+        for found in re.finditer(start + rb"([^>]*)>", content)
+    ]
 
 
 def cell(value: Any) -> str:

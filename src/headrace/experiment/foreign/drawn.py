@@ -46,7 +46,9 @@ def of_drawing(text: str, needed: Sequence[str]) -> Grid | None:
 
 #: A line of a record, as psql, sqlite3, YAML, TOML and INI have it; and what begins one.
 _FIELD = re.compile(r"\s*(?:- )?\"?([\w .-]*?\w)\"?\s*(?:=|:|\|)\s+?(\S.*)|\s*(?:- )?([\w.-]+)=(\S.*)")
-_BEGIN = re.compile(r"-\[ RECORD \d+ \].*|\s*- (?=\S)|\s*-\s*$|\[\[?[\w .\"-]+\]\]?\s*$|\s*$|---\s*$")
+_BEGIN = re.compile(
+    r"-\[ RECORD \d+ \].*|\s*- (?=\S)|\s*-\s*$|\[\[?[\w .\"-]+\]\]?\s*$|[\w.-]+:\s*$|\s*$|---\s*$"
+)
 
 
 def _of_blocks(lines: Sequence[str], needed: Sequence[str]) -> Grid | None:

@@ -45,6 +45,10 @@ def unread(text: str) -> tuple[str, str] | None:
     return next(((what, hint) for begins, what, hint in NOT_READ if re.match(begins, text)), None)
 
 
+#: Below the header a tibble of R has the types of its columns.
+_TYPES = re.compile(
+    r"^ *(?:<(?:chr|dbl|int|lgl|fct|ord|dttm|date|drtn|time|num|cplx|list)> *){2,}$", re.MULTILINE
+)
 #: What colours a terminal, and what moves its cursor.
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 #: How mails and answers quote; fewer lines may be cells that begin so.
@@ -54,7 +58,7 @@ LEAST_QUOTED = 3
 
 def grid_of(text: str, needed: Sequence[str]) -> Grid:
     """The table of a file. ``needed`` names columns by which its header is known. Raises csv.Error."""
-    text = _unquoted(_ESCAPES.sub("", text))
+    text = _TYPES.sub("", _unquoted(_ESCAPES.sub("", text)))
     stripped = re.sub(r"^(//[^\n]*\n\s*|/\*.*?\*/\s*)+", "", text.lstrip(), flags=re.DOTALL)
     if _TOML.match(stripped) and (found := of_drawing(text, needed)):
         return found

@@ -14,7 +14,7 @@ from headrace.experiment.foreign import names
 #: Lines above the header that are looked at: titles, comments, settings.
 MOST_ABOVE = 50
 #: A line that only draws: ``+----+``, ``|---:|``, ``=====  ===``.
-RULE = re.compile(r"[\s|+:=┆─━═┼╋╪╬├┝┠┡╠┤┥┩┨╣┌┏╔┐┓╗└┗╚┘┛╝┬┳╦╇┴┻╩╧│┃║-]+")
+RULE = re.compile(r"[\s|+:=┆─━═┼╋╪╬├┝┠┡╠╞╡┤┥┩┨╣┌┏╔┐┓╗└┗╚┘┛╝┬┳╦╇┴┻╩╧│┃║-]+")
 #: What stands between cells, in the order of preference where two are as frequent; the last two are spaces.
 SPACES, SPACE = "  ", " "
 DELIMITERS = (",", ";", "\t", "|", "&", "~", SPACES, SPACE)

@@ -9,8 +9,9 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
+from headrace.base.counted import counted
 from headrace.base.errors import PlanError
 from headrace.base.received import ANY, BadContent, an_object
 from headrace.experiment.foreign import cells, names
@@ -19,6 +20,8 @@ from headrace.experiment.foreign.grid import MOST_ABOVE
 #: Two cells at the ends of a sheet are a small file, and a thousand million cells of the library, which ends the
 #: program when there is no memory for them. So it reads in a process of its own, which may have so much.
 MOST_MEMORY, MOST_S = 1 << 30, 60
+#: Rows named in a note.
+MOST_NAMED = 5
 #: First bytes of files that may be one: a ZIP archive, and what Office wrote before.
 MAGIC = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
 
@@ -31,7 +34,8 @@ def text_of(file: BinaryIO, path: Path, needed: Sequence[str]) -> tuple[str, lis
     """
     import python_calamine  # noqa: F401 - it is read by a program of its own
 
-    sheets = _sheets(file, path)
+    content = _content(file, path)
+    sheets: dict[str, list[list[str]]] | None = content.get("sheets")
     if sheets is None:
         return None
     filled = {name: rows for name, rows in sheets.items() if any(any(row) for row in rows)}
@@ -51,11 +55,17 @@ def text_of(file: BinaryIO, path: Path, needed: Sequence[str]) -> tuple[str, lis
     output = io.StringIO()
     csv.writer(output, lineterminator="\n").writerows(filled[best[0]])
     others = f", of {len(filled)}" if len(filled) > 1 else ""
-    return output.getvalue(), [f"sheet {best[0]!r} is read{others}"]
+    notes = [f"sheet {best[0]!r} is read{others}"]
+    if rows := content.get("hidden", {}).get(best[0]):
+        shown = ", ".join(map(str, rows[:MOST_NAMED])) + (", ..." if len(rows) > MOST_NAMED else "")
+        notes.append(
+            f"{counted(len(rows), 'row')} hidden in the sheet ({shown}) {'is' if len(rows) == 1 else 'are'} read"
+        )
+    return output.getvalue(), notes
 
 
-def _sheets(file: BinaryIO, path: Path) -> dict[str, list[list[str]]] | None:
-    """Each sheet's cells; None if it is no spreadsheet. Raises PlanError."""
+def _content(file: BinaryIO, path: Path) -> dict[str, Any]:
+    """Each sheet's cells, None if it is no spreadsheet, and the rows that are hidden. Raises PlanError."""
     too_large = PlanError(
         "the spreadsheet is too large when it is unpacked", place=str(path), hint="save the table as CSV"
     )
@@ -80,5 +90,4 @@ def _sheets(file: BinaryIO, path: Path) -> dict[str, list[list[str]]] | None:
             place=str(path),
             hint="open it where it was made, and save the table as CSV",
         )
-    # None: it is no spreadsheet.
-    return found.get("sheets")
+    return found

@@ -9,7 +9,7 @@ from headrace.base.counted import counted
 
 _NUMBER = re.compile(
     r"[~≈]?\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*"
-    r"(?:(?:±|\+/-|\+-)\s*[\d.,]+\s*%?\s*)?([^\d\s(*†‡§][^(*†‡§]*|1/[a-zA-Z]+)?\s*(?:\([^)]*\)\s*)?[*†‡§]*"
+    r"(?:(?:±|\+/-|\+-)\s*[\d.,]+\s*%?\s*)?([^\d\s(\[*†‡§][^(\[*†‡§]*|1/[a-zA-Z]+)?\s*(?:[(\[][^)\]]*[)\]]\s*)?[*†‡§]*"
 )
 # fmt: off
 #: How people write that there is no number.
@@ -182,6 +182,6 @@ def _assumed(texts: Sequence[str], units: Sequence[str], common: str) -> list[st
         )
     if any(re.search(r"±|\+/-|\+-", text) for text in texts):
         notes.append("what stands after ± is not used: each line counts as one run")
-    if any(re.search(r"\d\s*\(\s*[\d.]+\s*\)", text) for text in texts):
+    if any(re.search(r"\d\s*[(\[][^)\]]*\d[^)\]]*[)\]]", text) for text in texts):
         notes.append("what stands in brackets behind a number is not used: each line counts as one run")
     return notes
