@@ -156,6 +156,19 @@ CHANGES: dict[str, tuple[str, str]] = {
     "commas between thousands": ("table_size = 400_000", "table_size = 400,000"),
     "JSON": (GOOD, '{"name": "pool", "design": {"kind": "factorial"}}\n'),
     "a blank from a web page": ("blocks = 5", "blocks\N{NO-BREAK SPACE}= 5"),
+    "a comma forgotten": ('"128M", "512M"', '"128M" "512M"'),
+    "a number that begins with 0": ("blocks = 5", "blocks = 05"),
+    "braces over several lines": ('baseline = "128M"', 'baseline = {\n  pool = "128M",  # as it is\n}'),
+    "a setting of another database": ("server.innodb_buffer_pool_size", "server.shared_buffers"),
+    "two workloads": ('kind = "oltp"', 'kind = ["oltp", "tpcc"]'),
+    "runs for blocks": ("blocks = 5", "runs = 5"),
+    "levels of several knobs in a list": (
+        '["128M", "512M", "1G"]', '[{ innodb_buffer_pool_size = "128M", innodb_log_file_size = "96M" }, {}]',
+    ),
+    "a knob as a dotted key": (
+        '[factors.pool]\nknob = "server.innodb_buffer_pool_size"\nlevels =',
+        "[factors]\nserver.innodb_buffer_pool_size =",
+    ),
 }  # fmt: skip
 
 _NO_KNOB = ('knob = "server.innodb_buffer_pool_size"\n', "")

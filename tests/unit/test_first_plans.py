@@ -82,3 +82,9 @@ def test_a_plan_that_cannot_work_is_shown_with_cautions(tmp_path: Path) -> None:
 def test_an_example_is_printed_as_its_file_is() -> None:
     printed = headrace("plan", "print", "duet")
     assert (printed.returncode, printed.stdout) == (0, (ROOT / "examples" / "duet.toml").read_text())
+
+
+def test_a_plan_with_a_byte_order_mark_is_a_plan(tmp_path: Path) -> None:
+    path = tmp_path / "pool.toml"
+    path.write_bytes(b"\xef\xbb\xbf" + first_plans.GOOD.replace("\n", "\r\n").encode())
+    assert plans.load(path).plan.name == "pool"

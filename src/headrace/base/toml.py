@@ -41,7 +41,8 @@ class LimitError(ValueError):
 def read(path: Path) -> str:
     """A file's text. Raises OSError, or ValueError: LimitError, or not UTF-8."""
     with plain_file(path, may_be_pipe=True) as file:
-        text = io.TextIOWrapper(file, encoding="utf-8").read(MOST_CHARACTERS + 1)
+        # Editors of Windows begin a file with a byte order mark.
+        text = io.TextIOWrapper(file, encoding="utf-8-sig").read(MOST_CHARACTERS + 1)
     _check_size(text)
     return text
 

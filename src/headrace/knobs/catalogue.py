@@ -36,6 +36,19 @@ CATALOGUE: dict[str, Knob] = {knob.name: knob for file in _FILES for knob in fil
 #: The record of a server's variable that has none.
 unlisted = server.unlisted
 
+#: Settings of other databases -> the knob that does here what they do there.
+_ELSEWHERE = {
+    "shared_buffers": "server.innodb_buffer_pool_size",
+    "wiredTigerCacheSizeGB": "server.innodb_buffer_pool_size",
+    "db_cache_size": "server.innodb_buffer_pool_size",
+    "max_wal_size": "server.innodb_log_file_size",
+    "wal_buffers": "server.innodb_log_buffer_size",
+    "synchronous_commit": "server.innodb_flush_log_at_trx_commit",
+    "work_mem": "server.sort_buffer_size",
+    "temp_buffers": "server.tmp_table_size",
+    "full_page_writes": "server.innodb_doublewrite",
+}
+
 AREAS = "machine., volume., host., server. or workload."
 
 
@@ -50,7 +63,9 @@ def find(name: str) -> Knob:
     if area == "workload" and re.fullmatch(r"[a-z][a-z0-9_]*", rest):
         return _workload_option(name)
     # Both namespaces are open, so only obvious slips are refused.
-    slip = next((known for known in CATALOGUE if _is_slip(name, known)), None)
+    slip = _ELSEWHERE.get(name.rpartition(".")[2]) or next(
+        (known for known in CATALOGUE if _is_slip(name, known)), None
+    )
     # A component's variables begin with its name: validate_password.length.
     if not slip and area == "server" and re.fullmatch(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)?", rest):
         return server.unlisted(rest)

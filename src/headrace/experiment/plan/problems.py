@@ -90,13 +90,13 @@ def _reason(
         return "a knob's name is in quotes, because its dots are part of it", _knob(name, value)
     if kind == "missing":
         return _missing(loc, value, content)
-    if isinstance(value, dict) and len(loc) > 4 and loc[0] == "factors" and loc[2] == "levels":
-        return (
-            "a level holds knobs and their values, and no levels of its own",
-            "a table [factors.NAME] for each factor; [[design.exclude]] leaves out what must not run together",
-        )
-    if len(loc) == 2 and loc[0] == "factors" and isinstance(value, dict) and kind == "value_error":
-        return _of_factor(str(problem["msg"]), value)
+    if (
+        isinstance(value, dict)
+        and loc
+        and loc[0] == "factors"
+        and (told := _in_factors(problem, loc, content))
+    ):
+        return told
     if kind == "literal_error" or kind == "enum":
         choices = re.findall(r"'([^']*)'", str(context.get("expected", "")))
         near = meant(str(value), choices)
@@ -116,13 +116,35 @@ def _reason(
         if kind in types:
             return words, _as(words, name, value) or _EXAMPLES.get(name)
     said = str(problem["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
+    if told := re.match(r"(\w+) = .*: only for a design of kind = ", said):
+        # Five runs are five blocks to most people.
+        return said, f"blocks = {value['runs']}" if told[1] == "runs" and isinstance(value, dict) else None
     # Our own words may begin with the key.
     return said if re.match(r"[a-z_]+( = .*)?: ", said) else f"must be {said}", None
+
+
+def _in_factors(problem: Any, loc: list[str], content: Mapping[str, Any]) -> tuple[str, str | None] | None:
+    """A table in a factor, or the factor's own."""
+    value = problem["input"]
+    if len(loc) > 4 and loc[2] == "levels":
+        return (
+            "a level holds knobs and their values, and no levels of its own",
+            "a table [factors.NAME] for each factor; [[design.exclude]] leaves out what must not run together",
+        )
+    if len(loc) == 4 and loc[2] == "levels":
+        what = "a level of several knobs has a name, and no knob stands beside levels"
+        return what, _level(loc[1], value, content)
+    if len(loc) == 2 and problem["type"] == "value_error":
+        return _of_factor(str(problem["msg"]), value)
+    return None
 
 
 def _missing(loc: list[str], value: Any, content: Mapping[str, Any]) -> tuple[str, str | None]:
     """A key that its table lacks."""
     name = loc[-1]
+    if len(loc) == 3 and loc[0] == "factors" and loc[1] in _AREAS and isinstance(value, dict) and value:
+        inner_name, levels = next(iter(value.items()))
+        return _DOTTED, _factor(f"{loc[1]}.{inner_name}", levels)
     given = value if isinstance(value, dict) else {}
     near = meant(name, [str(key) for key in given])
     # ``duration`` is one of the names that others give to ``seconds``.
@@ -174,6 +196,7 @@ def _baseline(content: Mapping[str, Any]) -> str:
 #: Tables that stand for a whole design: nothing of another table belongs there.
 _OWN_DESIGN = ("sweep", "tune")
 
+_DOTTED = "a factor is a table of its own, with the knob in it"
 _AREAS = ("server", "host", "volume", "machine", "workload")
 
 
@@ -257,7 +280,7 @@ def _as(words: str, name: str, value: object) -> str | None:
     text = str(value).strip()
     if "number" in words and (share := _share(name, value)):
         return share
-    if words.startswith("must be text") and isinstance(value, list) and len(value) == 1:
+    if words.startswith("must be text") and isinstance(value, list) and value and isinstance(value[0], str):
         return f"{name} = {value_text(str(value[0]))}"
     if words.startswith("must be a list") and isinstance(value, str):
         several = [part.strip() for part in re.split(r",|;|\.\.+", value) if part.strip()]
@@ -292,6 +315,8 @@ def _unknown(
 ) -> tuple[str, str | None]:
     """A key that its table does not have."""
     name = loc[-1]
+    if len(loc) == 3 and loc[0] == "factors" and loc[1] in _AREAS:
+        return _DOTTED, _factor(f"{loc[1]}.{name}", value)
     if len(loc) == 3 and loc[0] == "factors" and (name == "when" or isinstance(value, dict)):
         return _in_factor(loc[1], name, value, content)
     if _is_secret(".".join(loc)) or (loc[0] == "server" and name in _LOGIN):
@@ -362,6 +387,17 @@ def _keys(table: list[str], tables: Mapping[str, Any]) -> list[str]:
         return ["knob", "levels"]
     model = tables.get(table[0])
     return list(model.model_fields) if model is not None else []
+
+
+def _level(factor: str, value: Mapping[str, Any], content: Mapping[str, Any]) -> str:
+    """A level that was written as a table in a list."""
+    knob = content.get("factors", {}).get(factor, {}).get("knob", "server.NAME")
+    names = [each if _is_knob(each) and "." in each else f"server.{each}" for each in value]
+    own = dict.fromkeys([knob if n == 0 and "_" not in each else each for n, each in enumerate(names)])
+    setting = ", ".join(
+        f'"{name}" = {value_text(each)}' for name, each in zip(own, value.values(), strict=False)
+    )
+    return f"[factors.{factor}.levels] with a line for each, such as small = {{ {setting} }}"
 
 
 def _excluded(factor: str, condition: object, content: Mapping[str, Any]) -> str:

@@ -16,6 +16,8 @@ _BARE = re.compile(
     r"""|(?P<word>[A-Za-z_/.~*][^\s,\[\]{}="'#]*|\d[\w.+-]*[A-Za-z%][\w.%-]*)"""
 )
 
+#: Lines of a table in braces that was written as in other languages.
+MOST_JOINED = 20
 #: How the parser begins its message about a key or a table that was already written.
 _TWICE = ("Cannot overwrite", "Cannot declare", "Cannot mutate")
 
@@ -51,6 +53,10 @@ def error_of(text: str, error: ValueError, place: str) -> PlanError:
         return _second(text, number, place)
     # A text in single quotes reaches to the next one, however far below.
     odd = [n for n, row in enumerate(rows, 1) if row.partition("=")[2].count("'") % 2]
+    braces = _joined(rows, number)
+    if braces:
+        at, row, line = braces
+        return PlanError(f"{row}: a table in braces stands on one line", place=f"{place}:{at}", hint=line)
     for candidate in (number, number - 1, *odd[:1]):
         if not 1 <= candidate <= len(rows):
             continue
@@ -66,6 +72,25 @@ def error_of(text: str, error: ValueError, place: str) -> PlanError:
     row = rows[number - 1].strip() if 1 <= number <= len(rows) else ""
     hint = "`headrace docs plans` shows the form of a plan"
     return PlanError(f"{row}: {own}" if row else own, place=f"{place}:{number}", hint=hint)
+
+
+def _joined(rows: list[str], number: int) -> tuple[int, str, str] | None:
+    """A table in braces over several lines: its first line's number, that line, and all of it on one."""
+    bare = [row.partition(" #")[0].strip() for row in rows]
+    begin = next(
+        (n for n in range(min(number, len(rows)) - 1, -1, -1) if re.search(r"=\s*\{$", bare[n])), None
+    )
+    if begin is None:
+        return None
+    end = next(
+        (n for n in range(begin + 1, min(begin + MOST_JOINED, len(rows))) if bare[n].endswith("}")), None
+    )
+    if end is None:
+        return None
+    inner = [row.rstrip(",") for row in [*bare[begin + 1 : end], bare[end].rstrip("}").strip()] if row]
+    line = f"{bare[begin]} {', '.join(inner)} }}"
+    trial = "\n".join([*rows[:begin], line, *[""] * (end - begin), *rows[end + 1 :]])
+    return (begin + 1, bare[begin], line) if _gets_further(trial, end + 1) else None
 
 
 def _second(text: str, number: int, place: str) -> PlanError:
@@ -104,6 +129,18 @@ def _with_too_much(row: str) -> list[tuple[str, str]]:
         found.append(("a list stands in brackets", f"{key}= [{_quoted(value).strip()}]"))
     if number := re.fullmatch(r"(\s*\d+)\s+[A-Za-z]\w*\s*", value):
         found.append(("a number has no word behind it", f"{key}={number[1]}"))
+    return found
+
+
+def _with_too_little(row: str) -> list[tuple[str, str]]:
+    """A list without a comma, and a number that begins with 0."""
+    key, _, value = row.partition("=")
+    found = []
+    if "[" in value:
+        commas = re.sub(r"""("[^"]*"|'[^']*'|[\w.+-]+)\s+(?=["'\w])""", r"\1, ", value)
+        found.append(("a comma is missing between two values", f"{key}={commas}"))
+    if octal := re.fullmatch(r"\s*([+-]?)0+(\d[\d_]*(?:\.\d+)?)\s*", value):
+        found.append(("a number does not begin with 0", f"{key}= {octal[1]}{octal[2]}"))
     return found
 
 
@@ -148,6 +185,7 @@ def _mended(row: str) -> list[tuple[str, str]]:
         return [(mark, f"{twice[1]} = {v.strip()}") for v in (twice[2], _quoted(twice[2]))]
     found += _of_other_languages(row)
     found += _with_too_much(row)
+    found += _with_too_little(row)
     if re.search(r"\b(True|False|yes|no)\b", value):
         plain = re.sub(r"\b(True|yes)\b", "true", re.sub(r"\b(False|no)\b", "false", value))
         found.append(("true and false are written in small letters", f"{key}={plain}"))
