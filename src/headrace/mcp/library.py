@@ -22,6 +22,8 @@ MOST_DEPTH, MOST_ENTRIES = 4, 500
 MOST_FOLDERS = 50_000
 #: Larger files are not opened, nor experiments: an answer must come in time.
 MOST_BYTES = 1 << 30
+#: As long a path as Linux takes.
+MOST_LETTERS = 4095
 #: Directories of an experiment that no answer reads, and how deep those are that one does.
 UNREAD, MOST_INNER = ("raw", "set-aside"), 3
 
@@ -46,13 +48,17 @@ class Library:
 
     def find(self, name: str) -> Path:
         """The file or directory of this name below the root. Raises Refused for any other place."""
+        if len(name) > MOST_LETTERS:
+            raise Refused("this is not a path", place=name[:200])
         try:
             path = (self.root / name).resolve()
+            # A name may be longer than one that a file can have.
+            is_there = path.exists()
         except (OSError, ValueError, RuntimeError) as error:
             raise Refused("this is not a path", place=name[:200]) from error
         if not path.is_relative_to(self.root):
             raise Refused("it is outside of the directory of this server", place=name[:200])
-        if not path.exists():
+        if not is_there:
             raise StoreError("no such file or directory", place=name[:200], hint="list_evidence names them")
         if not (path.is_file() or path.is_dir()):
             raise Refused("this is neither a file nor a directory", place=name[:200])

@@ -116,9 +116,9 @@ def _reason(
         if kind in types:
             return words, _as(words, name, value) or _EXAMPLES.get(name)
     said = str(problem["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
-    if told := re.match(r"(\w+) = .*: only for a design of kind = ", said):
+    if other := re.match(r"(\w+) = .*: only for a design of kind = ", said):
         # Five runs are five blocks to most people.
-        return said, f"blocks = {value['runs']}" if told[1] == "runs" and isinstance(value, dict) else None
+        return said, f"blocks = {value['runs']}" if other[1] == "runs" and isinstance(value, dict) else None
     # Our own words may begin with the key.
     return said if re.match(r"[a-z_]+( = .*)?: ", said) else f"must be {said}", None
 

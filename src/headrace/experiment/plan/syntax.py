@@ -135,13 +135,13 @@ def _with_too_much(row: str) -> list[tuple[str, str]]:
 def _with_too_little(row: str) -> list[tuple[str, str]]:
     """A list without a comma, and a number that begins with 0."""
     key, _, value = row.partition("=")
-    found = []
+    meant = []
     if "[" in value:
         commas = re.sub(r"""("[^"]*"|'[^']*'|[\w.+-]+)\s+(?=["'\w])""", r"\1, ", value)
-        found.append(("a comma is missing between two values", f"{key}={commas}"))
+        meant.append(("a comma is missing between two values", f"{key}={commas}"))
     if octal := re.fullmatch(r"\s*([+-]?)0+(\d[\d_]*(?:\.\d+)?)\s*", value):
-        found.append(("a number does not begin with 0", f"{key}= {octal[1]}{octal[2]}"))
-    return found
+        meant.append(("a number does not begin with 0", f"{key}= {octal[1]}{octal[2]}"))
+    return meant
 
 
 def _of_other_languages(row: str) -> list[tuple[str, str]]:
