@@ -500,6 +500,8 @@ def test_a_packed_log_is_read_within_a_bound(tmp_path: Path, end: str) -> None:
         packed(pack(SYSBENCH.encode())[:-20])
     with pytest.raises(PlanError, match="when it is unpacked"):
         packed(pack(bytes(MOST_BYTES + 1)))
+    with pytest.raises(PlanError, match="packed more than once"):
+        packed(pack(gzip.compress(SYSBENCH.encode())))
     if end == "gz":
         with pytest.raises(PlanError, match="more than 1000 files"):
             packed(pack(b"") * 100_000)

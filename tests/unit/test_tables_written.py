@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -250,3 +251,10 @@ def test_what_is_around_a_table_is_not_in_the_way(tmp_path: Path, text: str) -> 
     table = read(tmp_path, text)
     assert [(row.levels["fs"], row.responses["tps"]) for row in table.rows] == RUNS
     assert not any("read as one" in note for note in table.notes)
+
+
+def test_a_table_of_more_lines_than_anybody_has_runs_is_refused(tmp_path: Path) -> None:
+    """A file of 50 kB unpacks to two million lines, which would take minutes."""
+    packed = gzip.compress(b"fs,tps\n" + b"xfs,1000\n" * 2_000_000)
+    with pytest.raises(PlanError, match="a line for each run"):
+        read(tmp_path, packed)

@@ -40,6 +40,9 @@ def unpacked(content: bytes, path: Path) -> bytes:
         name, plain = kind[0], _parts(kind[1], content, kind[0], path)
     else:
         name, plain = "", content
+    if name and plain.startswith((_ZSTD, *_KINDS)):
+        hint = f"unpack it until it is text: {name} -dc {shlex.quote(str(path))}"
+        raise PlanError("packed more than once", place=str(path), hint=hint)
     # A spreadsheet is a ZIP archive of known names.
     if (
         plain.startswith(b"PK\x03\x04")

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
+from headrace.base.counted import counted
 from headrace.base.errors import PlanError
 from headrace.base.whole import at_most, plain_file
 from headrace.experiment.foreign import alike, clocks, encodings, names, packed, shapes, sheets, sift
@@ -38,6 +39,8 @@ NOT_TEXT = {
 _SAVE_AS = "save it as CSV with one header line, one line per run and one column per factor and response"
 #: A larger file is not a benchmark's result.
 MAX_BYTES = 256 << 20
+#: Nobody makes so many runs; each line takes a tenth of a millisecond.
+MOST_LINES = 500_000
 
 
 def read_csv(
@@ -236,6 +239,20 @@ def _means(lines: Sequence[alike.Line], keys: Sequence[str], responses: Collecti
     return found
 
 
+def _text(path: Path, needed: Sequence[str]) -> tuple[str, list[str]]:
+    """A table's text, and what was assumed of its encoding. Raises PlanError for none, and for too many lines."""
+    text, notes = _sheet(path, needed) or decoded(path, needed)
+    if (lines := text.count("\n")) > MOST_LINES:
+        raise PlanError(
+            f"{counted(lines, 'line')}: a table of results has a line for each run",
+            place=str(path),
+            hint="write each run's mean, or other figure, in a line of its own",
+        )
+    if not text.strip():
+        raise PlanError("the file is empty", place=str(path), hint=_SAVE_AS)
+    return text, notes
+
+
 def cells_of(
     path: Path,
     needed: Sequence[str],
@@ -247,9 +264,7 @@ def cells_of(
     ``needed`` are columns that must be there; in those of ``numbers`` only decimal points are left. ``shape`` may
     rearrange the grid first.
     """
-    text, notes = _sheet(path, needed) or decoded(path, needed)
-    if not text.strip():
-        raise PlanError("the file is empty", place=str(path), hint=_SAVE_AS)
+    text, notes = _text(path, needed)
     if told := unread(text):
         raise PlanError(f"{told[0]}: not read", place=str(path), hint=told[1])
     lines: list[tuple[str, dict[str, str]]] = []
