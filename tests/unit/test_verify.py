@@ -227,8 +227,8 @@ def test_what_is_missing_is_said() -> None:
 def test_a_source_of_counts_has_throughput_and_no_percentiles() -> None:
     found = looked(1, 2, 2, (24, 24), edges=np.array([0.0, np.inf]))
     assert of(found, "throughput").verdict is Verdict.EQUIVALENT
-    assert of(found, "p99").verdict is Verdict.NOT_ENOUGH_DATA
-    assert of(found, "p99").ratio.low is None
+    assert [each.response for each in found.fleet] == ["throughput"]
+    assert found.notes[0] == "response times are not compared: the sources only count calls"
 
 
 def test_equivalent_is_said_only_if_nothing_that_can_be_judged_is_open() -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headrace.base.percentiles import MIN_BEYOND, PERCENTILES
-from headrace.change.production import ALL, OTHERS, Series
+from headrace.change.production import ALL, OTHERS, Gets, Series
 from headrace.change.production.series import common_edges, rebinned
 
 if TYPE_CHECKING:
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     Bools = NDArray[np.bool_]
 
 THROUGHPUT = "throughput"
-RESPONSES = (THROUGHPUT, "p50", "p90", "p99", "p99.9")
+#: Of a cache: gets that did not find their key / all gets.
+MISS_RATE = "miss-rate"
+RESPONSES = (THROUGHPUT, "p50", "p90", "p99", "p99.9", MISS_RATE)
 _FRACTIONS = {name: PERCENTILES[name][0] / PERCENTILES[name][1] for name in RESPONSES if name in PERCENTILES}
 
 #: A block needs data for this share of its time.
@@ -96,7 +98,12 @@ class _Fixed:
 
 
 def panel(
-    series: Sequence[Series], hosts: Sequence[str], window: Window, block_s: float, treated: int
+    series: Sequence[Series],
+    hosts: Sequence[str],
+    window: Window,
+    block_s: float,
+    treated: int,
+    gets: Sequence[Gets] = (),
 ) -> Panel:
     """Blocks of this length, counted from the change in both directions; hosts of ``hosts``, in their order.
 
@@ -110,7 +117,7 @@ def panel(
     )
     is_after = np.arange(earlier + later) >= earlier
     edges = common_edges(series)
-    names = list(RESPONSES)
+    names = [name for name in RESPONSES if name != MISS_RATE]
     log = {name: np.full((len(hosts), len(start)), np.nan) for name in names}
     width = {name: np.full((len(hosts), len(start)), np.nan) for name in names}
     few = dict.fromkeys(names, 0)
@@ -138,11 +145,47 @@ def panel(
             log[name][i], width[name][i] = np.where(enough, value, np.nan), np.where(enough, wide, np.nan)
     weights = np.array(calls) / max(sum(calls), 1.0)
     gone, rare, new = (weights @ np.array(lost)) if lost else (0.0, 0.0, 0.0)
+    cells = {name: Cells(log[name], width[name], few[name]) for name in names}
+    merged = _merged(sides, weights, edges)
+    if gets:
+        asked, missed = _gets(gets, hosts, window, block_s, earlier, later)
+        cells[MISS_RATE] = _miss_rates(asked, missed)
+        merged[MISS_RATE] = _miss_rate(asked[:treated], missed[:treated], is_after)
     return Panel(
-        tuple(hosts), start, is_after, block_s,
-        {name: Cells(log[name], width[name], few[name]) for name in names},
-        _merged(sides, weights, edges), float(gone), float(rare), float(new),
+        tuple(hosts), start, is_after, block_s, cells, merged, float(gone), float(rare), float(new)
     )  # fmt: skip
+
+
+def _gets(
+    gets: Sequence[Gets], hosts: Sequence[str], window: Window, block_s: float, earlier: int, later: int
+) -> tuple[Floats, Floats]:
+    """Gets and misses, (hosts, blocks)."""
+    asked, missed = np.zeros((2, len(hosts), earlier + later))
+    lines = {host: line for line, host in enumerate(hosts)}
+    for each in gets:
+        if each.host in lines:
+            place = _places(each.start_s, each.end_s, window, block_s, earlier, later)
+            keep = place >= 0
+            np.add.at(asked[lines[each.host]], place[keep], each.gets[keep])
+            np.add.at(missed[lines[each.host]], place[keep], each.misses[keep])
+    return asked, missed
+
+
+def _miss_rates(asked: Floats, missed: Floats) -> Cells:
+    """As for a percentile: with few misses in a block their share is chance."""
+    enough = missed >= MIN_BEYOND
+    share = np.where(enough, missed / np.maximum(asked, 1.0), 1.0)
+    log = np.where(enough, np.log(share), np.nan)
+    return Cells(log, np.where(enough, 0.0, np.nan), int(((asked > 0) & ~enough).sum()))
+
+
+def _miss_rate(asked: Floats, missed: Floats, is_after: Bools) -> tuple[float, float]:
+    """Before and after, of all gets of these hosts together; NaN without any."""
+    before, after = (
+        float(missed[:, side].sum() / asked[:, side].sum()) if asked[:, side].any() else float("nan")
+        for side in (~is_after, is_after)
+    )
+    return before, after
 
 
 def _of_host(

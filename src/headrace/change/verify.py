@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,9 +17,10 @@ from headrace.base import intervals
 from headrace.base.counted import counted
 from headrace.base.effect import Verdict
 from headrace.base.intervals import Interval
+from headrace.base.percentiles import MIN_BEYOND
 from headrace.change.contrast import MIN_BLOCKS, Contrast, contrast
-from headrace.change.panel import RESPONSES, THROUGHPUT, Panel, Window, classes_of, panel
-from headrace.change.production import ALL, Series
+from headrace.change.panel import MISS_RATE, RESPONSES, THROUGHPUT, Panel, Window, classes_of, panel
+from headrace.change.production import ALL, Gets, Series
 from headrace.change.production.series import ONLY_COUNTS, common_edges
 from headrace.experiment.stats.compare import verdict
 
@@ -42,7 +43,8 @@ MOST_CLASSES = 12
 
 @dataclass(frozen=True)
 class Change:
-    """One response of the fleet, a host or a class. ``before`` and ``after`` are in ns or calls per second.
+    """One response of the fleet, a host or a class. ``before`` and ``after`` are in ns, calls per second or, of
+    misses, a share.
 
     ``controls`` is after / before of the control hosts (1 without any), ``ratio`` that of the changed ones
     relative to it. ``resolution`` is how far the
@@ -123,13 +125,19 @@ class Question:
     responses: tuple[str, ...] = RESPONSES
 
 
-def verify(series: Sequence[Series], question: Question, *, with_parts: bool = True) -> Verified:
-    """``with_parts``: also each host and the most frequent classes."""
+def verify(
+    series: Sequence[Series], question: Question, gets: Sequence[Gets] = (), *, with_parts: bool = True
+) -> Verified:
+    """``gets``: of hosts with a cache; without any, nothing is said of misses. ``with_parts``: also each host
+    and the most frequent classes."""
     hosts = (*question.treated, *question.control)
     used = _distinct([each for each in series if each.host in hosts])
-    open_to = _open_to_a_verdict(used, question)
+    gets = [each for each in gets if each.host in hosts]
+    has_times = len(common_edges(used)) > len(ONLY_COUNTS)
+    question = replace(question, responses=_known(question.responses, bool(gets), has_times))
+    open_to = tuple(each for each in question.responses if _can_be_judged(each, question, has_times))
     claims = max(len(open_to), 1)
-    look = _Look(used, question, comparisons=claims)
+    look = _Look(used, question, comparisons=claims, gets=gets)
     judged = {response: look.judge(response) for response in question.responses}
     fleet = tuple(change for change, _ in judged.values())
     parts: dict[str, tuple[Change, ...]] = {}
@@ -146,21 +154,30 @@ def verify(series: Sequence[Series], question: Question, *, with_parts: bool = T
             only = _Look(
                 [each for each in used if each.query_class == name], question, name, claims * len(shown)
             )
-            classes[name] = tuple(only.judge(response)[0] for response in question.responses)
+            classes[name] = tuple(only.judge(response)[0] for response in _of_calls(question.responses))
+    mixed = (judged.get(MEDIAN) or next(iter(judged.values())))[1]
     bands = {response: _band(own, response, len(question.treated)) for response, (_, own) in judged.items()}
     return Verified(
         question.window, question.treated, question.control, fleet, parts, classes, bands,
-        tuple(_notes((judged.get(MEDIAN) or next(iter(judged.values())))[1], question)), question.weeks, claims,
-        open_to,
+        tuple(_notes(mixed, question, has_times)), question.weeks, claims, open_to,
     )  # fmt: skip
 
 
-def _open_to_a_verdict(series: Sequence[Series], question: Question) -> tuple[str, ...]:
-    """The responses that may have a verdict at all: by the kind of source and the controls, not by the data."""
-    has_buckets = len(common_edges(series)) > len(ONLY_COUNTS)
-    return tuple(
-        each for each in question.responses if (bool(question.control) if each == THROUGHPUT else has_buckets)
-    )
+def _of_calls(responses: Sequence[str]) -> tuple[str, ...]:
+    return tuple(each for each in responses if each != MISS_RATE)
+
+
+def _known(responses: tuple[str, ...], has_gets: bool, has_times: bool) -> tuple[str, ...]:
+    """Without those that these sources never have, unless nothing else was asked for."""
+    never = {
+        each for each in responses if not (has_gets if each == MISS_RATE else has_times or each == THROUGHPUT)
+    }
+    return tuple(each for each in responses if each not in never) or _of_calls(responses)
+
+
+def _can_be_judged(response: str, question: Question, has_times: bool) -> bool:
+    """By the kind of source and the controls, not by the data."""
+    return {THROUGHPUT: bool(question.control), MISS_RATE: True}.get(response, has_times)
 
 
 def _distinct(series: list[Series]) -> list[Series]:
@@ -169,7 +186,9 @@ def _distinct(series: list[Series]) -> list[Series]:
     return [each for each in series if each.query_class != ALL or each.host not in with_classes]
 
 
-def _notes(found: Panel, question: Question) -> Iterator[str]:
+def _notes(found: Panel, question: Question, has_times: bool) -> Iterator[str]:
+    if not has_times:
+        yield "response times are not compared: the sources only count calls"
     if not question.control:
         yield "no control hosts: whatever else changed at that time is part of every ratio"
     elif len(question.control) == 1 and not question.weeks:
@@ -187,9 +206,15 @@ class _Look:
     """The panels of some series, by the length of a block."""
 
     def __init__(
-        self, series: Sequence[Series], question: Question, name: str = "", comparisons: int = 1
+        self,
+        series: Sequence[Series],
+        question: Question,
+        name: str = "",
+        comparisons: int = 1,
+        gets: Sequence[Gets] = (),
     ) -> None:
         self.series = series
+        self.gets = gets
         self.question = question
         self.name = name
         self.alpha = question.alpha / comparisons
@@ -199,7 +224,7 @@ class _Look:
         if block_s not in self._panels:
             hosts = (*self.question.treated, *self.question.control)
             self._panels[block_s] = panel(
-                self.series, hosts, self.question.window, block_s, len(self.question.treated)
+                self.series, hosts, self.question.window, block_s, len(self.question.treated), self.gets
             )
         return self._panels[block_s]
 
@@ -230,7 +255,7 @@ class _Look:
     def _contrast(self, response: str, own: Panel, rows: slice, alpha: float) -> Contrast | None:
         """The noise of counting hides the waves of a high percentile; the median shows them."""
         least = 0.0
-        if response not in (THROUGHPUT, MEDIAN):
+        if response not in (THROUGHPUT, MISS_RATE, MEDIAN):
             median = own.cells[MEDIAN].log
             known = self._compared(median, rows, own, alpha)
             least = known.correlation if known else 0.0
@@ -340,9 +365,12 @@ def _why_nothing(response: str, own: Panel, question: Question) -> str:
             f"{counted(cells.too_few, 'block')} of {own.block_s / 60:.3g} minutes without any call, of "
             "all hosts' blocks"
         )
+    if cells.too_few and response == MISS_RATE:
+        return f"too few misses: it needs {MIN_BEYOND} per host and block"
     if cells.too_few:
         return f"too few calls for {response}: it needs 10 beyond it per host and block"
-    n, calls = len(question.treated), own.cells[THROUGHPUT].log
+    n = len(question.treated)
+    calls = cells.log if response == MISS_RATE else own.cells[THROUGHPUT].log
     for what, rows in (("treated", slice(0, n)), ("control", slice(n, None))):
         for side, is_side in (("before", ~own.is_after), ("after", own.is_after)):
             if not is_side.any():

@@ -27,7 +27,7 @@ from headrace.cli.shell import (
 )
 
 if TYPE_CHECKING:
-    from headrace.change.production import Observed, Series
+    from headrace.change.production import Gets, Observed, Series
     from headrace.change.production.prometheus import Question as Asked
     from headrace.change.verify import Question
     from headrace.rollout.changed import Stretch
@@ -106,8 +106,8 @@ class PartOptions:
         typer.Option(
             "--response",
             metavar="NAME",
-            help="Only throughput, p50, p90, p99 or p99.9; repeatable. Those that are compared share alpha: "
-            "choose before you look.",
+            help="Only throughput, p50, p90, p99, p99.9 or, of memcached, miss-rate; repeatable. Those that are "
+            "compared share alpha: choose before you look.",
         ),
     ] = field(default_factory=list)
     window_s: Annotated[
@@ -187,9 +187,11 @@ def verify(
     question = _question(observed, parts, at_s, settle_s, window_s, alpha, margin)
     question, changed = _known_changes(question)
     series = _of_classes(observed, parts.classes)
+    gets = _gets(observed, parts)
     if parts.weeks:
         series = [*series, *weeks.earlier(series, question.treated, parts.weeks, at_s)]
-    found = analysis.verify(series, question)
+        gets = [*gets, *weeks.earlier(gets, question.treated, parts.weeks, at_s)]
+    found = analysis.verify(series, question, gets)
     content = page_of(found, [*changed, *observed.notes], alpha=alpha, margin=margin, undo=undo)
     show(content, as_json, page)
     assert content.notice is not None
@@ -350,6 +352,20 @@ def _named(text: str, known: Sequence[str], option: str) -> list[str]:
             )
         found += own
     return list(dict.fromkeys(found))
+
+
+def _gets(observed: Observed, parts: PartOptions) -> Sequence[Gets]:
+    """A cache counts its hits over all keys, so that a class has none."""
+    from headrace.change.panel import MISS_RATE
+
+    if MISS_RATE in parts.responses and parts.classes:
+        raise typer.BadParameter(f"--response {MISS_RATE} is of all gets: leave out --class")
+    if MISS_RATE in parts.responses and not observed.gets:
+        raise NothingMeasured(
+            "the sources do not say how many gets were misses", place=f"--response {MISS_RATE}",
+            hint="the history of headrace serve does, of a host with memcached",
+        )  # fmt: skip
+    return () if parts.classes else observed.gets
 
 
 def _of_classes(observed: Observed, patterns: Sequence[str]) -> Sequence[Series]:

@@ -4,6 +4,6 @@ A source yields ``Series``: events by latency bucket, host, query class and time
 percentiles of minutes or hosts do not add up to that of an hour or a fleet.
 """
 
-from headrace.change.production.series import ALL, OTHERS, Observed, Series
+from headrace.change.production.series import ALL, OTHERS, Gets, Observed, Series
 
-__all__ = ["ALL", "OTHERS", "Observed", "Series"]
+__all__ = ["ALL", "OTHERS", "Gets", "Observed", "Series"]

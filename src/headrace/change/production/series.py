@@ -52,11 +52,28 @@ class Series:
 
 
 @dataclass(frozen=True, eq=False)
+class Gets:
+    """What a cache was asked for: ``gets`` and ``misses`` per stretch of time, all of shape (n,)."""
+
+    host: str
+    start_s: Floats
+    end_s: Floats
+    gets: Floats
+    misses: Floats
+
+    def between(self, since_s: float, until_s: float) -> Gets:
+        """Only the stretches that lie within these times."""
+        keep = (self.start_s >= since_s) & (self.end_s <= until_s)
+        return Gets(self.host, self.start_s[keep], self.end_s[keep], self.gets[keep], self.misses[keep])
+
+
+@dataclass(frozen=True, eq=False)
 class Observed:
     """All series of a source, and what it could not read or had to assume."""
 
     series: tuple[Series, ...]
     notes: tuple[str, ...] = ()
+    gets: tuple[Gets, ...] = ()
 
     @property
     def hosts(self) -> list[str]:
@@ -77,6 +94,7 @@ def together(found: Iterable[Observed]) -> Observed:
     return Observed(
         tuple(each for part in parts for each in part.series),
         tuple(dict.fromkeys(note for part in parts for note in part.notes)),
+        tuple(each for part in parts for each in part.gets),
     )
 
 

@@ -19,11 +19,11 @@ import numpy as np
 from headrace.base.buckets import BEYOND, bucket_bounds
 from headrace.base.counted import counted
 from headrace.base.errors import NothingMeasured
-from headrace.change.production.series import ALL, ONLY_COUNTS, OTHERS, Observed, Series
+from headrace.change.production.series import ALL, ONLY_COUNTS, OTHERS, Gets, Observed, Series
 from headrace.history import questions
 from headrace.history.archive.files import DAY_S, HOUR_S, MINUTE_S, Archive
 from headrace.history.archive.reader import Range, Reader
-from headrace.history.archive.tables import CLIENTS, PERFORMANCE_SCHEMA, REQUESTS, SLOW_LOG
+from headrace.history.archive.tables import CLIENTS, GETS, HITS, PERFORMANCE_SCHEMA, REQUESTS, SLOW_LOG
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -110,7 +110,9 @@ def observe(
     used = clients or timed or counts
     lattice = _lattice(used)
     return Observed(
-        tuple(series for each in used for series in each.series(lattice)), tuple(dict.fromkeys(notes))
+        tuple(series for each in used for series in each.series(lattice)),
+        tuple(dict.fromkeys(notes)),
+        tuple(each.gets for each in used if each.gets is not None),
     )
 
 
@@ -121,6 +123,8 @@ class _Host:
     calls: _Calls
     source: str
     notes: tuple[str, ...]
+    #: What its memcached servers were asked for, whoever timed the calls.
+    gets: Gets | None = None
 
     @property
     def is_timed(self) -> bool:
@@ -209,7 +213,7 @@ class _Past:
                 f"{self.name}: {counted(watched.partly, 'stretch', 'stretches')} of "
                 f"{watched.width_s / MINUTE_S:.0f} minutes not watched in whole, left out"
             )
-        return _Host(self.name, watched, calls, source, tuple(notes))
+        return _Host(self.name, watched, calls, source, tuple(notes), self._gets(watched))
 
     def _watched(self) -> _Watched:
         """A row of more minutes than the unit has is of a whole day, whose hours were deleted. Where clients timed
@@ -256,6 +260,30 @@ class _Past:
             names=sorted(REQUESTS),
         )
         return self._kept([{**row, "class": REQUESTS[row["class"]]} for row in rows], watched, ""), ""
+
+    def _gets(self, watched: _Watched) -> Gets | None:
+        """Of hours the share of hits is the mean of its minutes' shares, each of which counts alike."""
+        if self.source:
+            return None
+        rows = self.rows(
+            "metrics",
+            "SELECT t_s, label, metric, SUM(sum) AS total, SUM(n) AS n FROM rows "
+            "WHERE metric IN ($gets, $hits) GROUP BY ALL",
+            gets=GETS,
+            hits=HITS,
+        )
+        known = {(row["t_s"], row["label"], row["metric"]): row for row in rows if row["n"]}
+        lines = {start: line for line, start in enumerate(watched.starts)}
+        gets, misses = np.zeros(len(lines)), np.zeros(len(lines))
+        for (t_s, label, metric), row in known.items():
+            line = lines.get(watched.start_of(t_s, self.at_s))
+            hits = known.get((t_s, label, HITS))
+            if metric == GETS and line is not None and hits is not None:
+                count = MINUTE_S * row["total"]
+                gets[line] += count
+                misses[line] += count * max(1 - hits["total"] / hits["n"], 0.0)
+        starts = watched.starts
+        return Gets(self.name, starts, starts + watched.width_s, gets, misses) if gets.any() else None
 
     def _of_clients(self, sql: str) -> list[dict[str, Any]]:
         return self.rows("clients", sql) if self.source in ("", CLIENTS.name) else []

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypeVar
 
-from headrace.change.production.series import Series
+from headrace.change.production.series import Gets, Series
+
+_Some = TypeVar("_Some", Series, Gets)
 
 WEEK_S = 7 * 86_400.0
 
@@ -19,7 +22,7 @@ def names(hosts: Sequence[str], weeks: int) -> tuple[str, ...]:
     return tuple(_name(host, k) for k in range(1, weeks + 1) for host in hosts)
 
 
-def earlier(series: Sequence[Series], hosts: Sequence[str], weeks: int, at_s: float) -> list[Series]:
+def earlier(series: Sequence[_Some], hosts: Sequence[str], weeks: int, at_s: float) -> list[_Some]:
     """Only from before the change: no week may contain it."""
     known = set(hosts)
     found = []

@@ -10,7 +10,7 @@ import numpy as np
 
 from headrace.base.counted import counted
 from headrace.base.effect import Verdict
-from headrace.change.panel import RESPONSES, THROUGHPUT
+from headrace.change.panel import MISS_RATE, RESPONSES, THROUGHPUT
 from headrace.change.verify import Band, Change, Verified
 from headrace.host.ranges import fold
 from headrace.show import text
@@ -114,12 +114,6 @@ def headline(found: Verified) -> str:
     """One sentence: each response with its verdict; those without one together."""
     decided = [each for each in found.fleet if each.verdict is not Verdict.NOT_ENOUGH_DATA]
     said = [f"{each.response} is {each.verdict}: {_ratio(each)}" for each in decided]
-    open_ = [each.response for each in found.fleet if each.verdict is Verdict.NOT_ENOUGH_DATA]
-    if open_:
-        said.append(f"not enough data for {', '.join(open_)}")
-        why, whose = max(_lacking(found).items(), key=lambda each: len(each[1]), default=("", []))
-        if len(whose) > 1:
-            said[-1] += f": {why}" if whose == open_ else f" ({', '.join(whose)}: {why})"
     hosts = {
         each.name
         for changes in found.hosts.values()
@@ -128,6 +122,12 @@ def headline(found: Verified) -> str:
     }
     if hosts:
         said.append(f"worse on {', '.join(sorted(hosts))}")
+    open_ = [each.response for each in found.fleet if each.verdict is Verdict.NOT_ENOUGH_DATA]
+    if open_:
+        said.append(f"not enough data for {', '.join(open_)}")
+        why, whose = max(_lacking(found).items(), key=lambda each: len(each[1]), default=("", []))
+        if len(whose) > 1:
+            said[-1] += f": {why}" if whose == open_ else f" ({', '.join(whose)}: {why})"
     return f"{'; '.join(said)}."
 
 
@@ -144,7 +144,7 @@ def _ratio(change: Change) -> str:
 
 def _keys(found: Verified) -> Iterator[Key]:
     for each in found.fleet:
-        if each.response in ("p50", "p99", "p99.9", THROUGHPUT):
+        if each.response in ("p50", "p99", "p99.9", THROUGHPUT, MISS_RATE):
             value = f"{text.ratio(each.ratio.estimate)} ×"
             yield Key(
                 each.response, value, f"{text.between(each.ratio)} · {each.verdict}", text.CHIP[each.verdict]
@@ -152,11 +152,15 @@ def _keys(found: Verified) -> Iterator[Key]:
 
 
 def _value(change: Change, value: float) -> str:
+    if change.response == MISS_RATE:
+        return f"{text.count(100 * value)}%" if math.isfinite(value) else text.count(None)
     return text.count(value) if change.response == THROUGHPUT else text.milliseconds(value)
 
 
+#: Behind the name of a response where the title of a column has no room for its unit; a share has its own.
+_UNITS = {THROUGHPUT: "/s", MISS_RATE: ""}
 _COLUMNS = (
-    Column("before", "n", small="ms or calls/s"),
+    Column("before", "n", small="ms, calls/s or %"),
     Column("after", "n"),
     Column("controls", "n", 1),
     Column("ratio", "n"),
@@ -189,7 +193,7 @@ def _table(changes: Sequence[Change], title: str, name: str = "response", *, in_
     for each in changes:
         first = each.response if name == "response" else each.name
         if in_units:
-            first += "/s" if each.response == THROUGHPUT else " ms"
+            first += _UNITS.get(each.response, " ms")
         rows.append([first, *_cells(each)])
     return Table((Column(name), *_COLUMNS), rows, title)
 
@@ -255,14 +259,14 @@ def _charts(found: Verified) -> Iterator[Part]:
         ]
         if len(band.control):
             legend.append(("mean of the controls", "@{muted}", "dot"))
-        unit = "calls/s" if response == THROUGHPUT else "ms"
+        unit = {THROUGHPUT: "calls/s", MISS_RATE: "%"}.get(response, "ms")
         yield Chart(
             _figure(band, response, unit, found.window.at_s, chip), f"{response} [{unit}]", legend=legend
         )
 
 
 def _figure(band: Band, response: str, unit: str, at_s: float, chip: str) -> Figure:
-    scale = 1.0 if unit == "calls/s" else 1e-6
+    scale = {"calls/s": 1.0, "%": 100.0}.get(unit, 1e-6)
     x = [f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S}" for at in band.start_s + band.block_s / 2]
     low, high, mean = _over(band.treated, scale)
     worst = low if response == THROUGHPUT else high

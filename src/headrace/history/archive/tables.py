@@ -127,7 +127,10 @@ def _lies_in(column: pa.ChunkedArray, low: float, high: float) -> bool:
 PERFORMANCE_SCHEMA, PROCESS_LIST, SLOW_LOG = "performance_schema", "process list", "slow log"
 
 #: Metrics that count what clients asked of memcached -> the command.
-REQUESTS = {"memcached gets": "get", "memcached sets": "set"}
+GETS = "memcached gets"
+REQUESTS = {GETS: "get", "memcached sets": "set"}
+#: Which share of the gets found their key.
+HITS = "memcached hits"
 
 _WORD, _COUNT, _NUMBER = pa.string(), pa.int64(), pa.float64()
 
