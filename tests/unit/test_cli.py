@@ -461,3 +461,17 @@ def test_a_file_that_becomes_another_thing_meanwhile_is_an_error_and_no_tracebac
     done = headrace("status", "x")
     assert done.returncode == 9
     assert "/srv/x/.lock: Not a directory" in done.stderr
+
+
+def test_a_full_disk_elsewhere_is_not_called_standard_output(tmp_path: Path) -> None:
+    """A file of ours may have no name in the error: the output had room."""
+    code = (
+        "import errno, os, sys\n"
+        "from headrace.cli.shell import _of_a_file\n"
+        "sys.stderr.write(str(_of_a_file(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))))\n"
+    )
+    for path, says in ((tmp_path / "out", False), (Path("/dev/null"), False), (Path("/dev/full"), True)):
+        with path.open("w") as output:
+            command = [sys.executable, "-c", code]
+            done = subprocess.run(command, stdout=output, stderr=subprocess.PIPE, text=True, check=False)
+        assert ("standard output" in done.stderr) is says, done.stderr

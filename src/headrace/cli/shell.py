@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import io
 import os
+import stat
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
@@ -227,14 +228,27 @@ def main() -> None:
 def _of_a_file(error: OSError) -> HeadraceError | None:
     """None for what is no file's, which would be a defect of ours."""
     if no_room(error):
-        place = error.filename or "standard output"
+        place = error.filename or ("standard output" if _output_is_full() else None)
         _forget_output()
-        hint = "free some space, then run the same command again"
-        return DiskFull("no space left", place=str(place), hint=hint)
+        where = "" if place else " (df -h names the full disk)"
+        hint = f"free some space{where}, then run the same command again"
+        return DiskFull("no space left", place=None if place is None else str(place), hint=hint)
     if not isinstance(error.filename, str):
         return None
     # A name in a directory of others may become another thing between any two looks at it.
     return StoreError(error.strerror or str(error), place=error.filename)
+
+
+def _output_is_full() -> bool:
+    """Whether standard output leads to a disk without room, or to a device without any."""
+    try:
+        output = os.fstat(sys.stdout.fileno())
+        if stat.S_ISREG(output.st_mode):
+            return os.fstatvfs(sys.stdout.fileno()).f_bavail == 0
+        is_null = output.st_rdev == Path(os.devnull).stat().st_rdev
+        return stat.S_ISCHR(output.st_mode) and not is_null and not sys.stdout.isatty()
+    except (OSError, ValueError):
+        return True
 
 
 def _plainer(error: UnicodeError) -> tuple[str, int]:
