@@ -133,8 +133,32 @@ def test_what_a_csv_has_that_is_left_out_is_said(archive: Archive, tmp_path: Pat
     path.unlink()
     assert "cannot be read: No such file" in collected(found, 4)
     path.write_text(f"{HEAD}{T0 + 300},60,db1,a,1,5\n")
-    assert collected(found, 6) == ""
+    assert "may be lost" in collected(found, 6)
     assert (5, "a", 1.0, 5) in kept(archive)
+
+
+def test_what_a_csv_got_before_its_rotation_is_read_or_said_to_be_lost(
+    archive: Archive, tmp_path: Path
+) -> None:
+    path = tmp_path / "times.csv"
+    path.write_text(HEAD)
+    found = clients(archive, Source(csv=path))
+    collected(found, 0)
+    with path.open("a") as file:
+        file.write(f"{T0},60,db1,a,1,5\n")
+    collected(found, 1)
+    with path.open("a") as file:
+        file.write(f"{T0 + 60},60,db1,a,1,6\n{T0 + 60},60,db1,b,1,4\n")
+    path.rename(tmp_path / "times.csv-20260101")
+    path.write_text(f"{HEAD}{T0 + 60},60,db1,a,1,2\n")
+    assert collected(found, 2) == ""
+    assert {(1, "a", 1.0, 8), (1, "b", 1.0, 4)} < set(kept(archive))
+    # Packed or cut short: nobody knows what it had got.
+    with path.open("a") as file:
+        file.write(f"{T0 + 120},60,db1,a,1,3\n")
+    path.write_text(HEAD)
+    assert "may be lost" in collected(found, 3)
+    assert collected(found, 4) == ""
 
 
 def test_a_line_that_cannot_be_costs_no_other(archive: Archive, tmp_path: Path) -> None:

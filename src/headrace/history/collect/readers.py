@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from headrace.base import hdr
@@ -249,6 +250,8 @@ class Appended(Reader):
         self._at = 0
         self._inode = -1
         self._rest = b""
+        #: How often a file was gone before its last lines were read.
+        self._lost = 0
         #: The minute in which this began: of what is shorter only a part was read.
         self._first_s: int | None = None
 
@@ -270,6 +273,8 @@ class Appended(Reader):
                 if state != self._inode or file.seek(0, 2) < self._at:
                     # What was there before this began is not read: it belongs to minutes that have passed.
                     is_first = self._inode == -1
+                    if not is_first:
+                        yield from self._last_lines(state)
                     self._inode, self._at, self._rest = state, 0, b""
                     self._begin()
                     if is_first:
@@ -287,6 +292,39 @@ class Appended(Reader):
         # One by one: a list of short lines takes thirty times their bytes.
         for line in io.BytesIO(content[:end]):
             yield line.decode("utf-8", "replace").strip()
+
+    def _last_lines(self, inode: int) -> Iterator[str]:
+        """What the file that was here before got since it was read, by whatever name it has now."""
+        content = None if inode == self._inode else self._rotated()
+        if content is None:
+            self._lost += 1
+            return
+        for line in io.BytesIO(self._rest + content):
+            yield line.decode("utf-8", "replace").strip()
+
+    def _rotated(self) -> bytes | None:
+        """The rest of the file beside this one that it was; None if it is gone, packed or too large."""
+        stem, inode = self._path.stem, self._inode
+        with suppress(OSError):
+            with os.scandir(self._path.parent) as entries:
+                names = [
+                    each.path for each in entries if each.inode() == inode and each.name.startswith(stem)
+                ]
+            for name in names:
+                with plain_file(Path(name)) as file:
+                    if os.fstat(file.fileno()).st_ino != inode:
+                        continue
+                    file.seek(self._at)
+                    content = file.read(MOST_BYTES + 1)
+                    return content if len(content) <= MOST_BYTES else None
+        return None
+
+    def notes(self) -> list[str]:
+        said = super().notes()
+        if self._lost:
+            said.append("it was rotated or cut short: what it got since it was last read may be lost")
+        self._lost = 0
+        return said
 
     def _skip(self, file: Any) -> None:
         """To its end; its first lines say how the others are read."""
