@@ -124,7 +124,7 @@ async def test_a_stream_that_stalls_is_lost_though_its_connection_lives(tmp_path
 
 
 async def test_a_full_disk_is_said_and_the_next_minute_is_tried(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     found = collector(tmp_path)
     sampled(found)
@@ -135,8 +135,12 @@ async def test_a_full_disk_is_said_and_the_next_minute_is_tried(
     with monkeypatch.context() as patch:
         patch.setattr(found.archive, "write", full)
         await found.write(T_S)
+        sampled(found)
+        await found.write(T_S + MINUTE_S)
     assert "no room" in found.problem
-    await found.write(T_S + MINUTE_S)
+    # Whoever looks at the log alone sees it, and not each minute anew.
+    assert [record.message for record in caplog.records] == ["nothing is collected: no room for the history"]
+    await found.write(T_S + 2 * MINUTE_S)
     assert found.problem == ""
     assert len(found.archive.files("states")) == 1
 

@@ -345,7 +345,11 @@ class Collector:
             self.problem = _said(problems)
             self.clock_problem = "; ".join(self._about_the_clock(t_s, known))
         except DiskFull as error:
-            self.problem = f"nothing is collected: {error.message}"
+            full = f"nothing is collected: {error.message}"
+            # Once, not each minute: a log on the same disk has no room either.
+            if full != self.problem:
+                log.warning("%s", full)
+            self.problem = full
             with contextlib.suppress(HeadraceError):
                 await asyncio.to_thread(trim, self.archive, self.elapsed.now_s(), self.keep, SHARE)
         except HeadraceError as error:
@@ -367,13 +371,9 @@ class Collector:
             rows, each.left_out = bounds.bounded(found, each.feed.ring.taken_left_out())
             tables, each.refused = await asyncio.to_thread(bounds.possible, rows, t_s)
             if each.left_out or each.refused:
-                log.warning(
-                    "the minute %s of %s: left out: %s; refused: %s",
-                    t_s,
-                    each.name,
-                    each.left_out,
-                    each.refused,
-                )
+                what = {"left out": each.left_out, "refused": each.refused}
+                said = "; ".join(f"{how}: {rows_of}" for how, rows_of in what.items() if rows_of)
+                log.warning("the minute %s of %s: %s", t_s, each.name, said)
             await asyncio.to_thread(self._write, each.name, t_s, tables)
         except DiskFull:
             raise
