@@ -20,6 +20,21 @@ ONE_HOT_CORE = {
     f"network.rx_bytes.{NIC}": 5e6,
     f"network.tx_bytes.{NIC}": 5e6,
 }
+#: Few packets that cost much fill the core: eight namespaces behind one bridge, a long chain of rules of tc. The
+#: replies pass another core nearly for nothing, so that counts alone show nothing.
+DEAR_PACKETS = {
+    **ONE_HOT_CORE,
+    "cpu.softirq.cpu0": 90.0,
+    "cpu.system.cpu0": 9.0,
+    "cpu.user.cpu0": 0.0,
+    "cpu.idle.cpu0": 1.0,
+    "softirqs.NET_RX.cpu0": 22_000.0,
+    "softirqs.NET_RX.cpu1": 9_000.0,
+    "softnet.processed.cpu0": 25_000.0,
+    "softnet.processed.cpu1": 18_000.0,
+    f"network.rx_packets.{NIC}": 1_900.0,
+    f"network.rx_packets.{BUSY_NIC}": 100.0,
+}
 #: The time of a round on the saved host.
 USECS = 8_000
 
@@ -61,6 +76,69 @@ CASES = [
                 **{f"cpu.softirq.cpu{n}": 45.0 for n in range(CPUS)},
                 **{f"cpu.idle.cpu{n}": 30.0 for n in range(CPUS)},
                 **{f"softirqs.NET_RX.cpu{n}": 48_000.0 for n in range(CPUS)},
+            }
+        ),
+    ),
+    Case(
+        "NET01",
+        "few packets that cost much",
+        lambda: unwell(rates=DEAR_PACKETS),
+        (NIC,),
+        ("cpu0 spends 90% of its time", "25,000 packets/s, 36 us each, of which enp1s0f1np1 brings 1,900"),
+        severity=Severity.LIMIT,
+    ),
+    Case(
+        "NET01",
+        "few packets that cost much, and all cores are full",
+        lambda: unwell(
+            rates={
+                **DEAR_PACKETS,
+                **{f"cpu.user.cpu{n}": 90.0 for n in range(1, CPUS)},
+                **{f"cpu.idle.cpu{n}": 3.5 for n in range(1, CPUS)},
+            }
+        ),
+        (NIC,),
+        severity=Severity.COST,
+    ),
+    Case(
+        "NET01",
+        "steering to the full core alone",
+        lambda: unwell(
+            rates=DEAR_PACKETS, facts={f"network_interfaces.{NIC}.rx_queues.0.rps_cpus": "00000001"}
+        ),
+        (NIC,),
+        ("packet steering hands all of them to cpu0",),
+    ),
+    Case(
+        "NET01",
+        "steering of one flow",
+        lambda: unwell(rates=DEAR_PACKETS, facts={f"network_interfaces.{NIC}.rx_queues.0.rps_cpus": "fe"}),
+        ("cpu0",),
+        ("packet steering of enp1s0f1np1 does not spread them",),
+    ),
+    Case(
+        "NET01",
+        "packets of other namespaces",
+        lambda: unwell(
+            rates={**DEAR_PACKETS, f"network.rx_packets.{NIC}": 3.0, f"network.rx_packets.{BUSY_NIC}": 9.0}
+        ),
+        ("cpu0",),
+        ("no interface that is seen here brings them",),
+        steps=("perf record", "rps_cpus"),
+    ),
+    Case(
+        "NET01",
+        "a core full of what disks complete",
+        lambda: unwell(rates={**DEAR_PACKETS, "softirqs.BLOCK.cpu0": 90_000.0}),
+    ),
+    Case(
+        "NET01",
+        "too few packets for the time that is spent",
+        lambda: unwell(
+            rates={
+                **DEAR_PACKETS,
+                **{f"softirqs.NET_RX.cpu{n}": 90.0 for n in range(CPUS)},
+                **{f"softnet.processed.cpu{n}": 120.0 for n in range(CPUS)},
             }
         ),
     ),

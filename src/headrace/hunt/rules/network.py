@@ -13,16 +13,21 @@ from headrace.host.facts import link_speed_mbit_s
 from headrace.hunt.hot_cores import FULL, OTHERS_IDLE
 from headrace.hunt.resources import BUSY, LOST
 from headrace.hunt.rules.evidence import Evidence, NotEnough, number, share
+from headrace.hunt.rules.receiving import (
+    FEW_PACKETS_S,
+    SOFTIRQ_BUSY,
+    SOME_PACKETS_S,
+    TIMES_OTHERS,
+    Receiver,
+    bringing,
+    packets_s,
+    receiver,
+    steered_to,
+)
 from headrace.hunt.rules.rule import Confidence, Match, Remedy, Severity, rule
 
-#: A core that spends this share of its time on software interrupts has no room for the server's threads there.
-SOFTIRQ_BUSY = 0.30
-#: ... and on a core that is full anyway, this much is already worth moving to others.
-SOFTIRQ_ON_FULL = 0.05
-#: One core carries the load alone if it does this many times the others' average.
-TIMES_OTHERS = 4.0
-#: Below this many packets per second, receive work is not worth spreading.
-FEW_PACKETS_S = 5_000
+#: An interface that brings this share of a core's packets brings nearly all of them.
+MOSTLY = 0.8
 #: A round cut off once a second is scheduler noise; more is a queue that is not emptied.
 SQUEEZED_S = 1.0
 #: ... and below this share of a core's rounds, packets hardly ever wait for the next one.
@@ -35,8 +40,6 @@ FLOW_ENTRIES = 32_768
 LONGEST_BACKLOG = 65_536
 #: Below this share of all packets, drops are not a loss that anybody notices.
 DROPPED_SHARE = 1e-4
-#: Below this many packets per second a share of them means nothing.
-SOME_PACKETS_S = 100.0
 #: What cards agree on with a damaged cable, or with a switch that does not negotiate. No faster link is half
 #: duplex, but drivers that leave the field unset report it.
 SLOW_MBIT, HALF_MBIT = 100, 1_000
@@ -72,54 +75,94 @@ def one_core_receives(evidence: Evidence) -> Iterator[Match]:
     done on the interrupted core, and that core is the limit while the average over all cores looks idle. Receive
     packet steering hands packets to other cores by a hash of their addresses and ports.
     """
-    cores = evidence.cores
-    if len(cores) < 2:
+    hot = receiver(evidence)
+    if hot is None:
         return
-    received = evidence.window.rates("softirqs", "NET_RX")
-    if not received:
-        raise NotEnough("software interrupts were not sampled")
-    hot = max(cores, key=lambda core: core.softirq)
-    others = [core for core in cores if core is not hot]
-    others_softirq = sum(core.softirq for core in others) / len(others)
-    others_received = sum(received.get(core.name, 0.0) for core in others) / len(others)
-    others_busy = sum(core.busy for core in others) / len(others)
-    is_full = hot.busy >= FULL and others_busy < OTHERS_IDLE and hot.softirq >= SOFTIRQ_ON_FULL
-    if (hot.softirq < SOFTIRQ_BUSY and not is_full) or hot.softirq < TIMES_OTHERS * others_softirq:
-        return
-    if received.get(hot.name, 0.0) < TIMES_OTHERS * max(others_received, 1.0):
-        return
-    number_of_hot = int(hot.name.removeprefix("cpu"))
-    online = [int(core.name.removeprefix("cpu")) for core in cores]
-    for nic in evidence.rows("network_interfaces"):
-        queues = nic.get("rx_queues") or []
-        packets = evidence.window.rate("network", "rx_packets", nic["name"]) or 0.0
-        steered = any(_is_steered(queue) for queue in queues)
-        if nic["name"] == "lo" or packets < FEW_PACKETS_S or steered or not 0 < len(queues) < len(cores):
+    name, cpus = hot.core.name, len(evidence.cores)
+    is_limit = hot.core.busy >= BUSY and hot.others_busy < OTHERS_IDLE
+    severity = None if is_limit else Severity.COST
+    nics, spread, is_named = bringing(evidence, hot), False, False
+    for nic in nics:
+        queues, steered = nic.get("rx_queues") or [], steered_to(nic)
+        # Steering to that core alone is what fills it.
+        if steered - {hot.number}:
+            spread = True
             continue
+        if not queues or (len(queues) >= cpus and not (hot.is_full and hot.is_kept_busy)):
+            continue
+        is_named = True
+        why = (
+            f"and packet steering hands all of them to {name}"
+            if steered
+            else "and packet steering is off"
+            if len(queues) < cpus
+            else "of which one gets nearly all packets, and packet steering is off"
+        )
         yield Match(
             str(nic["name"]),
-            f"{hot.name} spends {share(hot.softirq)} of its time receiving packets of {nic['name']}, "
-            f"the other {len(others)} cores {share(others_softirq)}: it has {len(queues)} receive "
-            f"queue{'s' if len(queues) > 1 else ''} for {len(cores)} cores, and packet steering is off.",
+            f"{name} spends {share(hot.core.softirq)} of its time receiving packets of {nic['name']}, "
+            f"{_beside(hot)}: it has {counted(len(queues), 'receive queue')} for {cpus} cores, {why}."
+            + _few(evidence, hot, nic),
             (
-                number(f"{hot.name} busy", share(hot.busy)),
-                number("the others busy, mean", share(others_busy)),
-                number(f"softirq on {hot.name}", share(hot.softirq)),
-                number("softirq on the others, mean", share(others_softirq)),
-                number(f"NET_RX/s on {hot.name}", received.get(hot.name, 0.0), ",.0f"),
-                number("NET_RX/s on the others, mean", others_received, ",.0f"),
-                number(f"packets/s into {nic['name']}", packets, ",.0f"),
+                *hot.numbers(),
+                number(f"packets/s into {nic['name']}", packets_s(evidence, nic), ",.0f"),
                 number("receive queues", len(queues)),
             ),
-            (
-                Remedy(
-                    {f"host.rps_cpus@{nic['name']}": cpu_mask([c for c in online if c != number_of_hot])},
-                    label="all cores but the interrupted one",
-                ),
-                Remedy({f"host.rps_cpus@{nic['name']}": cpu_mask(online)}, label="all cores"),
-            ),
-            None if hot.busy >= BUSY else Severity.COST,
+            _steering(evidence, hot, str(nic["name"])),
+            severity,
         )
+    if not is_named and hot.is_full and hot.is_kept_busy:
+        yield _of_nobody(hot, nics if spread else [])
+
+
+def _beside(hot: Receiver) -> str:
+    others = len(hot.others)
+    return f"the other {f'{others} cores' if others > 1 else 'core'} {share(hot.others_softirq)}"
+
+
+def _few(evidence: Evidence, hot: Receiver, nic: Mapping[str, Any]) -> str:
+    """Where few packets keep a core busy: what each costs, and that an interface brings a part of them only."""
+    own = packets_s(evidence, nic)
+    if own >= FEW_PACKETS_S or not hot.packets_s:
+        return ""
+    part = f", of which {nic['name']} brings {own:,.0f}" if own < hot.packets_s * MOSTLY else ""
+    return f" The core takes {hot.cost}{part}."
+
+
+def _steering(evidence: Evidence, hot: Receiver, nic: str) -> tuple[Remedy, ...]:
+    online = [int(core.name.removeprefix("cpu")) for core in evidence.cores]
+    but_hot = cpu_mask([cpu for cpu in online if cpu != hot.number])
+    key = f"host.rps_cpus@{nic}"
+    return (
+        Remedy({key: but_hot}, label="all cores but the interrupted one"),
+        Remedy({key: cpu_mask(online)}, label="all cores"),
+    )
+
+
+def _of_nobody(hot: Receiver, steered: list[Mapping[str, Any]]) -> Match:
+    """A core full of packets that no interface here can be steered away from."""
+    name = hot.core.name
+    why = (
+        f"packet steering of {', '.join(str(nic['name']) for nic in steered)} does not spread them, as with one "
+        "flow (a tunnel, one busy connection)"
+        if steered
+        else "no interface that is seen here brings them: those of other network namespaces may"
+    )
+    return Match(
+        name,
+        f"{name} spends {share(hot.core.softirq)} of its time receiving packets, {_beside(hot)}; {why}.",
+        hot.numbers(),
+        (
+            Remedy(
+                steps=(
+                    f"See what a packet costs there: perf record -a -g -C {hot.number} (a long chain of iptables "
+                    "or tc, bridges, tunnels), and make that shorter.",
+                    "Set rps_cpus of the interfaces in other namespaces (ip netns, containers): it spreads the "
+                    "packets of several flows.",
+                )
+            ),
+        ),
+    )
 
 
 @rule(
@@ -294,7 +337,7 @@ def steering_without_flows(evidence: Evidence) -> Iterator[Match]:
     for nic in evidence.rows("network_interfaces"):
         queues = nic.get("rx_queues") or []
         packets = evidence.window.rate("network", "rx_packets", nic["name"]) or 0.0
-        if not any(_is_steered(queue) for queue in queues) or packets < FEW_PACKETS_S:
+        if not steered_to(nic) or packets < FEW_PACKETS_S:
             continue
         table = evidence.sysctl_number("net.core.rps_sock_flow_entries")
         flows = min(int(queue.get("rps_flow_cnt") or 0) for queue in queues)
@@ -319,11 +362,6 @@ def steering_without_flows(evidence: Evidence) -> Iterator[Match]:
                 ),
             ),
         )
-
-
-def _is_steered(queue: Mapping[str, Any]) -> bool:
-    # A mask of CPUs in hexadecimal digits.
-    return any(digit not in "0,x" for digit in str(queue.get("rps_cpus") or "0"))
 
 
 @rule(
@@ -425,7 +463,7 @@ def steering_beside_queues(evidence: Evidence) -> Iterator[Match]:
     for nic in evidence.rows("network_interfaces"):
         queues = nic.get("rx_queues") or []
         packets = evidence.window.rate("network", "rx_packets", nic["name"]) or 0.0
-        steered = [queue for queue in queues if _is_steered(queue)]
+        steered = [queue for queue in queues if steered_to({"rx_queues": [queue]})]
         if not steered or len(queues) < count or packets < FEW_PACKETS_S:
             continue
         yield Match(
