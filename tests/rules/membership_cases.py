@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.host.activity import Activity, Digest
 from headrace.hunt.rules.rule import Severity
 from tests.rules.case import Case
 from tests.rules.hosts import unwell
+from tests.rules.states_cases import UPDATE, seen
 
 NODE = {
     "wsrep_on": "ON",
@@ -33,6 +35,11 @@ NEVER_STARTED = {
         "lag_s": None,
     }
 }
+
+#: Each of a class of updates fails.
+DIGEST = "0011223344556677"
+REFUSED = {f"statements.count.{DIGEST}": 40.0, f"statements.errors.{DIGEST}": 40.0}
+WRITERS = Activity(10, digests=(Digest(DIGEST, UPDATE, "shop", ("orders",)),))
 
 CASES = [
     Case(
@@ -156,4 +163,70 @@ CASES = [
     Case("REPL17", "online", lambda: unwell(vendor="mysql", facts=group("ONLINE"))),
     Case("REPL17", "no group", unwell),
     Case("REPL17", "no server", lambda: unwell(has_server=False), missing="no server was queried"),
+    Case(
+        "REPL18",
+        "an application on the secondary",
+        lambda: unwell(variables={"read_only": "ON"}, rates=REFUSED, activity=WRITERS),
+        ("",),
+        ("40.0 statements/s that change data are refused with error 1290, because read_only is ON, most of",),
+        severity=Severity.LIMIT,
+    ),
+    Case(
+        "REPL18",
+        "some of them may write",
+        lambda: unwell(
+            variables={"read_only": "ON"},
+            rates={**REFUSED, f"statements.errors.{DIGEST}": 1.0},
+            activity=WRITERS,
+        ),
+    ),
+    Case(
+        "REPL18",
+        "reads fail",
+        lambda: unwell(
+            variables={"read_only": "ON"},
+            rates=REFUSED,
+            activity=Activity(10, digests=(Digest(DIGEST, "select ? from gone", "shop", ("gone",)),)),
+        ),
+    ),
+    Case(
+        "REPL18",
+        "digests are off",
+        lambda: unwell(variables={"read_only": "ON"}, without=["statements"]),
+        missing="counts no statements",
+    ),
+    Case("REPL18", "takes writes", lambda: unwell(rates=REFUSED, activity=WRITERS)),
+    Case(
+        "REPL19",
+        "a node far away",
+        lambda: unwell(
+            variables=NODE,
+            status_rates={"wsrep_flow_control_paused_ns": 0.0, "wsrep_replicated": 200.0},
+            activity=seen(
+                (UPDATE, "wsrep: replicating and certifying write set", 8), (UPDATE, "Updating", 1)
+            ),
+        ),
+        ("",),
+        ("8.0 of 9.0 active sessions wait for the other nodes", "40.0 ms for each of 200 write sets/s"),
+        severity=Severity.LIMIT,
+    ),
+    Case(
+        "REPL19",
+        "flow control is the cause",
+        lambda: unwell(
+            variables=NODE,
+            status_rates={"wsrep_flow_control_paused_ns": 5e8, "wsrep_replicated": 200.0},
+            activity=seen((UPDATE, "Waiting for certification", 8)),
+        ),
+    ),
+    Case(
+        "REPL19",
+        "they execute",
+        lambda: unwell(
+            variables=NODE,
+            status_rates={"wsrep_flow_control_paused_ns": 0.0},
+            activity=seen((UPDATE, "Updating", 8), (UPDATE, "wsrep: certifying", 1)),
+        ),
+    ),
+    Case("REPL19", "nobody looked", lambda: unwell(variables=NODE), missing="process list was not"),
 ]

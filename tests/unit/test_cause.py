@@ -409,7 +409,16 @@ def test_a_member_that_takes_writes_of_its_own_is_in_the_sentence_once() -> None
     assert "takes writes that the group does not have" in conclude(evidence, judgement).sentence
 
 
-def test_old_reads_of_a_desynchronised_node_are_told_where_nothing_limits() -> None:
-    evidence = unwell(variables={**NODE, "wsrep_desync": "ON"}, status={"wsrep_local_state": 2.0})
+@pytest.mark.parametrize("user", [12.0, 94.0])
+def test_a_desynchronised_node_comes_first_also_on_a_busy_host(user: float) -> None:
+    busy = {
+        f"cpu.{state}.cpu{n}": v for n in range(8) for state, v in (("user", user), ("idle", 94.0 - user))
+    }
+    evidence = unwell(
+        rates={**busy, "psi.some_total_us.cpu": 6e5},
+        variables={**NODE, "wsrep_desync": "ON"},
+        status={"wsrep_local_state": 2.0},
+    )
     said = conclude(evidence, judge(evidence, all_rules())).sentence
-    assert "Its readers get old data: this node may fall behind its cluster" in said
+    assert said.startswith("This node may fall behind its cluster: wsrep_desync is ON")
+    assert ("Also, CPU time limits this host" in said) is (user > 90)

@@ -26,6 +26,7 @@ FEWEST = 2
 ROW, METADATA, TABLE, COMMIT, WORK = "row locks", "metadata locks", "table locks", "commits", ""
 WHOLE, FLUSH, QUERY_CACHE = "a lock on the whole server", "a flush of tables", "the query cache"
 LOGIN = "their login"
+GALERA = "the cluster (Galera)"
 APPLICATION = "locks of the application (GET_LOCK)"
 #: A thread keeps the state of one that sends while it waits for a CPU: below this share of all sessions, or below
 #: one session, it counts as work.
@@ -44,8 +45,8 @@ STATES = (
     ("query cache lock", QUERY_CACHE),
     ("semi-sync", "a replica's acknowledgement"),
     ("waiting for prior transaction", "earlier transactions"),
-    ("wsrep", "the cluster (Galera)"),
-    ("certif", "the cluster (Galera)"),
+    ("wsrep", GALERA),
+    ("certif", GALERA),
     ("commit", COMMIT),
     # MariaDB shows its log's sync after a commit as these.
     ("updating status", COMMIT),
@@ -74,7 +75,7 @@ OF_APPLIERS = (
     "wsrep: preparing to commit write set", "applied write set", "applying write set", "committed ",
 )  # fmt: skip
 #: Waits that threads that replicate have as well, the likeliest first.
-ALSO_OF_REPLICATION = ("earlier transactions", "the cluster (Galera)", COMMIT, WHOLE, METADATA)
+ALSO_OF_REPLICATION = ("earlier transactions", GALERA, COMMIT, WHOLE, METADATA)
 
 
 def is_of_applier(state: str) -> bool:

@@ -22,7 +22,7 @@ from headrace.hunt.users import SERVERS
 #: Rules whose findings mean that work waits for something that is not hardware, or is refused: the most complete
 #: standstill first.
 ELSEWHERE = (
-    "REPL15", "REPL17", "REPL16",
+    "REPL15", "REPL17", "REPL16", "REPL18",
     "HOST05", "HOST08", "HOST07",
     "FS13", "HOST04", "REPL12", "LOCK14", "LOCK12", "SESS08", "LIM08", "LOCK04", "REPL13", "BLOG04", "LOCK19",
     "LOCK13", "LOCK03",
@@ -30,7 +30,7 @@ ELSEWHERE = (
     "SESS15",
     "SESS19", "SESS18", "WAIT02", "WAIT01", "STMT04", "STMT10", "REDO02", "REDO03", "REDO05", "POOL03", "FLUSH01",
     "LIM05", "LIM07", "FS14", "BLK15", "BLK16", "BLK19", "BLK17", "BLK21", "HOST06", "HOST09", "TCP07", "CPU03",
-    "CPU12", "LOCK08", "REPL11", "REPL14", "REPL10", "REPL01", "LOCK20",
+    "CPU12", "LOCK08", "REPL11", "REPL19", "REPL14", "REPL10", "REPL01", "LOCK20",
     "MEMC27", "MEMC20", "MEMC11", "MEMC30", "MEMC10", "MEMC23", "MEMC25",
 )  # fmt: skip
 #: Kind of resource -> rules whose findings explain why it is saturated, the surest first.
@@ -78,9 +78,9 @@ SLOW_SQL = (
     "WAIT02", "STMT05", "STMT01",
 )  # fmt: skip
 #: Of these, what has not stopped anybody yet.
-RISKS_OF_SQL = ("LOCK17", "SESS08", "LOCK10", "REPL16")
+RISKS_OF_SQL = ("LOCK17", "SESS08", "LOCK10")
 #: A node or member in such a state serves nobody: what its few sessions do comes after.
-OUT_OF_SERVICE = ("REPL15", "REPL17", "REPL16", "REPL12")
+OUT_OF_SERVICE = ("REPL15", "REPL17", "REPL16", "REPL18", "REPL12")
 #: Rules about sessions that wait for one thing -> what the sentence about sessions calls it, if it names it.
 SAID_BY_SESSIONS = {
     "LOCK02": (sessions.ROW,),
@@ -209,8 +209,6 @@ def _hint(judgement: Judgement, why: list[Finding]) -> tuple[str, Finding] | Non
 
     Of another program's I/O nobody knows what it costs the server while the device has room.
     """
-    if behind_others := _of(judgement, ("REPL16",)):
-        return "Its readers get old data", behind_others[0]
     if beside := _of(judgement, ("HOST02",)):
         return "Some of the I/O is not from the server", beside[0]
     behind = [finding for finding in _of(judgement, COSTS_BEHIND) if finding.severity is Severity.COST]
@@ -360,8 +358,8 @@ def _stops_work_now(evidence: Evidence, finding: Finding) -> bool:
         )
     if finding.rule.code == "LOCK17" and finding.severity is Severity.COST:
         return True  # nobody waits for its locks, but every read walks over what it keeps
-    if finding.rule.code == "REPL17":
-        return True  # also one that takes writes which its group does not have
+    if finding.rule.code in ("REPL16", "REPL17"):
+        return True  # readers get old data, or it takes writes which its group does not have
     return finding.severity is Severity.LIMIT
 
 

@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from headrace.base.counted import counted
-from headrace.hunt.rules.cluster import is_node
-from headrace.hunt.rules.evidence import Evidence, NotEnough, number
+from headrace.hunt.rules.cluster import PAUSED, is_node
+from headrace.hunt.rules.evidence import Evidence, NotEnough, number, share
 from headrace.hunt.rules.rule import Confidence, Match, Remedy, Severity, rule
+from headrace.hunt.rules.states import loaded
+from headrace.hunt.sessions import GALERA, SHARE, WAITERS
 
 #: What a member of a group in this state does not do.
 NOT_ONLINE = {
@@ -17,6 +19,12 @@ NOT_ONLINE = {
     "RECOVERING": "is still catching up with its group, and does not accept writes",
     "UNREACHABLE": "cannot reach its group",
 }
+#: Statements per second that are refused, below which it is one mistake of somebody.
+REFUSED_S = 0.1
+#: Of a class of statements, from which on all fail for one reason.
+NEARLY_ALL = 0.9
+#: What statements that change data begin with.
+CHANGING = ("insert", "update", "delete", "replace", "load data")
 #: Galera's state of a node that sends a state transfer, or was told to fall behind.
 DONOR = 2
 
@@ -193,6 +201,110 @@ def _without_majority(members: Sequence[Mapping[str, Any]]) -> Iterator[Match]:
                     "Manual, Handling a Network Partition and Loss of Quorum).",
                 ),
                 is_faster=False,
+            ),
+        ),
+    )
+
+
+@rule(
+    "REPL18",
+    severity=Severity.LIMIT,
+    confidence=Confidence.MEDIUM,
+    source="MySQL Server Error Message Reference, ER_OPTION_PREVENTS_STATEMENT (1290); read_only and "
+    "super_read_only; MariaDB, read_only",
+    refute="The clients that write here get no error 1290.",
+)
+def writes_are_refused(evidence: Evidence) -> Iterator[Match]:
+    """Clients send writes to a server that only reads, and each of them fails.
+
+    After a failover, or with a wrong address, an application writes to a secondary. The server answers at once
+    with error 1290: nothing waits, nothing is busy, and only the application's log shows it.
+    """
+    names = ("super_read_only", "read_only")
+    name = next((each for each in names if evidence.has_variable(each) and evidence.is_on(each)), None)
+    if name is None:
+        return
+    # A refused statement is in no Com_* counter: only the digests count it, with its error.
+    calls = evidence.window.rates("statements", "count")
+    if not calls:
+        raise NotEnough("whether writes fail is unknown: performance_schema counts no statements")
+    failing = {
+        digest: errors
+        for digest, errors in evidence.window.rates("statements", "errors").items()
+        if errors >= NEARLY_ALL * calls.get(digest, 0.0) > 0
+        and evidence.statement(digest).lower().startswith(CHANGING)
+    }
+    refused = sum(failing.values())
+    if refused < REFUSED_S:
+        return
+    worst = max(failing, key=lambda each: failing[each])
+    yield Match(
+        "",
+        f"{refused:,.1f} statements/s that change data are refused with error 1290, because {name} is ON, most "
+        f"of them {evidence.statement(worst)}.",
+        (
+            number(name, "ON"),
+            number("statements that fail/s", refused, ",.1f"),
+            number("of classes of which nearly all fail", len(failing)),
+        ),
+        (
+            Remedy(
+                steps=(
+                    "Find who sends them: SELECT USER, HOST, COUNT(*) FROM information_schema.PROCESSLIST "
+                    "GROUP BY USER, HOST. Give them the address of the source, or of the group's primary member.",
+                    "Only if this server is to take writes, and no other does: stop its replication, then SET "
+                    "GLOBAL read_only = OFF.",
+                ),
+                is_faster=False,
+            ),
+        ),
+    )
+
+
+@rule(
+    "REPL19",
+    severity=Severity.LIMIT,
+    confidence=Confidence.MEDIUM,
+    source="Galera Cluster Documentation, Certification-Based Replication; Galera Status Variables: "
+    "wsrep_evs_repl_latency, wsrep_local_send_queue; MariaDB, wsrep thread states",
+    refute="With the farthest node removed from the cluster, commits per second and their p99 are equivalent.",
+)
+def writers_wait_for_the_cluster(evidence: Evidence) -> Iterator[Match]:
+    """Writers wait for the cluster although flow control lets them commit.
+
+    Each commit is sent to all nodes, and goes on when all of them have it in the same order: it takes a round trip
+    to the farthest one. A lost packet, a stretched cluster or a change of a table on all nodes makes it longer.
+    """
+    if not is_node(evidence):
+        return
+    load = loaded(evidence)
+    waiting = load.waiting(GALERA)
+    paused_ns = evidence.window.rate("mysql_status", "wsrep_flow_control_paused_ns")
+    if waiting < max(WAITERS, SHARE * load.active) or (paused_ns or 0.0) / 1e9 >= PAUSED:
+        return
+    sets_s = evidence.window.rate("mysql_status", "wsrep_replicated")
+    queue = evidence.window.gauge("mysql_status", "wsrep_local_send_queue")
+    takes = f", {1e3 * waiting / sets_s:,.1f} ms for each of {sets_s:,.0f} write sets/s" if sets_s else ""
+    flow = "flow control's pauses are unknown" if paused_ns is None else "flow control does not pause it"
+    yield Match(
+        "",
+        f"{waiting:.1f} of {load.active:.1f} active sessions wait for the other nodes of the cluster{takes}; "
+        f"{flow}.",
+        (
+            number("sessions that wait for the cluster", waiting, ".1f"),
+            number("wsrep_replicated/s", "unknown" if sets_s is None else sets_s, ",.1f"),
+            number("wsrep_local_send_queue", queue.mean if queue else "unknown", ",.1f"),
+            number("paused", "unknown" if paused_ns is None else share(paused_ns / 1e9)),
+        ),
+        (
+            Remedy(
+                steps=(
+                    "Measure the way to each node: SHOW STATUS LIKE 'wsrep_evs_repl_latency', ping, and lost "
+                    "packets (nstat TcpRetransSegs; UDP if gmcast uses multicast).",
+                    "A node far away: give it a gmcast.segment of its own, or make it an asynchronous replica.",
+                    "If they wait for a change of a table (TOI), make it with wsrep_OSU_method=RSU or in small "
+                    "steps, when few write.",
+                )
             ),
         ),
     )

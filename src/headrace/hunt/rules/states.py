@@ -40,7 +40,7 @@ NEARLY_ALL = 0.9
 _AAS = "J. Little, A Proof for the Queuing Formula, Operations Research 9.3 (1961)"
 
 
-def _load(evidence: Evidence) -> Load:
+def loaded(evidence: Evidence) -> Load:
     """Raises NotEnough without a server, or if its sessions are not known."""
     evidence.settings  # noqa: B018 - raises NotEnough without a server
     if "PROCESS" in evidence.facts.privileges_missing:
@@ -123,7 +123,7 @@ def sessions_wait_for_commits(evidence: Evidence) -> Iterator[Match]:
     time can be lost below what the host counts: in a hypervisor's or a controller's cache, a network volume, a
     file system's journal. The server's own states show it there, too.
     """
-    load = _load(evidence)
+    load = loaded(evidence)
     waiting = load.waiting(COMMIT)
     if waiting < max(WAITERS, SHARE * load.active):
         return
@@ -220,7 +220,7 @@ def many_sessions_execute(evidence: Evidence) -> Iterator[Match]:
     They share the CPUs, wait for each other's latches and keep locks for longer; a pool that lets in a few at a
     time serves the same statements sooner.
     """
-    load = _load(evidence)
+    load = loaded(evidence)
     cpus = evidence.facts.given_cpus if not evidence.has_host else evidence.facts.cpu_count
     least = TIMES_CPUS * cpus if cpus else MANY_AT_ONCE
     # Where the host is known, its CPUs say whether there are too many. Behind others that fill them, each
