@@ -80,7 +80,7 @@ CASES = [
         "hot",
         lambda: unwell(rates={**HOT, **HALF_BUSY}),
         ("",),
-        ("1 CPUs throttle for heat, cpu3 12.0 times per second",),
+        ("1 CPU throttles for heat, cpu3 12.0 times per second, while the CPUs are",),
     ),
     Case("CPU11", "cool", lambda: unwell(rates={"thermal.core_throttle_count.cpu3": 0.0, **HALF_BUSY})),
     Case("CPU11", "no such counter", unwell, missing="sampler thermal"),

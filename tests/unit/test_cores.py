@@ -11,6 +11,7 @@ import pytest
 from headrace.base.model import Facts, Treatment
 from headrace.experiment import cores, workloads
 from headrace.experiment.trial import _Steps
+from headrace.host.facts import HostFacts
 from tests.unit.test_duet import topology
 
 
@@ -64,3 +65,8 @@ def test_a_trial_divides_them(kind: str, options: dict[str, Any], expected: tupl
     asyncio.run(steps._separate(workloads.make_workload(kind, options)))
     assert steps._cpus == expected
     assert set(steps.knobs) == ({"driver.cpus", "server.cpus"} if expected[0] else set())
+
+
+def test_one_cpu_is_said_as_one() -> None:
+    sizes = [HostFacts(Facts("0" * 16, {"cpu": {"online_count": n}})).size for n in (1, 8)]
+    assert sizes == ["1 CPU, kernel unknown", "8 CPUs, kernel unknown"]

@@ -112,7 +112,7 @@ class HostFacts:
     @property
     def size(self) -> str:
         """``8 CPUs, kernel 6.1.0-18``, in words for what a saved host does not tell."""
-        count = f"{self.cpus_known} CPUs" if self.cpus_known else "CPUs unknown"
+        count = counted(self.cpus_known, "CPU") if self.cpus_known else "CPUs unknown"
         return f"{count}, kernel {self._table('kernel').get('release') or 'unknown'}"
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from headrace.base.counted import counted
 from headrace.base.model import Value
 from headrace.host.cores import Core
 from headrace.hunt.hot_cores import FULL
@@ -127,9 +128,8 @@ def slowed_down_by_heat(evidence: Evidence) -> Iterator[Match]:
     worst = max(hot, key=lambda cpu: hot[cpu])
     yield Match(
         "",
-        f"{len(hot)} CPUs throttle for heat, {worst} {hot[worst]:,.1f} times per second, while they are "
-        f"{share(busy)} "
-        "busy.",
+        f"{counted(len(hot), 'CPU')} {'throttles' if len(hot) == 1 else 'throttle'} for heat, {worst} "
+        f"{hot[worst]:,.1f} times per second, while the CPUs are {share(busy)} busy.",
         (
             number("CPUs throttled", len(hot)),
             number(f"throttled/s, {worst}", hot[worst], ",.1f"),
