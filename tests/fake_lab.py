@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from headrace.base.errors import TargetError
 from headrace.base.model import Facts, Treatment, TrialSpec, TrialState
-from headrace.experiment.boot import Tell
+from headrace.experiment.boot import Boot, Tell
 from headrace.experiment.frozen import Design
 from headrace.experiment.laboratory import Measured
 from headrace.experiment.store import ExperimentFolder, TrialDraft, TrialRecord
@@ -84,8 +84,8 @@ class FakeLab:
         if lost := self._folder.discard_drafts():
             self._tell(f"{lost} unfinished trial was discarded and will be repeated")
 
-    async def prepare(self, kernel: str | None) -> None:
-        assert kernel is None
+    async def prepare(self, boot: Boot | None) -> None:
+        assert boot is None
 
     async def measure(self, design: Design, spec: TrialSpec, draft: TrialDraft, tell: Tell) -> Measured:
         tell("measuring")

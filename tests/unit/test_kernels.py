@@ -105,7 +105,54 @@ def test_a_kernel_of_all_treatments_needs_the_same_leave() -> None:
 def test_a_listed_host_may_reboot() -> None:
     listed = 'address = "root@db1:2222"\n[machine]\nallow_reboot = true\nhosts = ["db1"]'
     design = designs.build(parsed(listed), place="plan.toml")
-    assert design.kernel_of(design.treatments[0]) == "/boot/a"
+    assert str(design.boot_of(design.treatments[0])) == "/boot/a"
+
+
+ARGUED = """
+[factors.mitigations]
+knob = "machine.arguments"
+levels = ["", "mitigations=off  preempt=full"]
+"""
+
+
+def test_arguments_are_part_of_what_boots() -> None:
+    text = PLAN.format(target='address = "vm"', blocks=2, seconds=1).replace(
+        "[factors.kernel]", f"{ARGUED}[factors.kernel]"
+    )
+    text = text.replace("baseline = { ", 'baseline = { mitigations = "", ')
+    design = designs.build(plan.parse(text, "plan.toml"), place="plan.toml")
+    boots = {str(design.boot_of(each)) for each in design.treatments}
+    assert "/boot/a with mitigations=off preempt=full" in boots
+    assert len(boots) == 2 * len({each.partition(" ")[0] for each in boots})
+    lines = [design.boot_of(design.treatment(trial.treatment)) for trial in design.trials]
+    changes = sum(one != other for one, other in itertools.pairwise(lines))
+    assert changes < 2 * len(boots)  # hard to change: once a block, not once a trial
+
+
+@pytest.mark.parametrize(
+    ("target", "arguments", "said"),
+    [
+        (
+            'address = "root@db1"\n[machine]\nallow_reboot = true\nhosts = ["db1"]',
+            "quiet",
+            "only a virtual machine",
+        ),
+        ('address = "vm"\n[machine]', "init=/bin/sh", "the machine's own"),
+        ('address = "vm"\n[machine]', "headrace_name=x", "the machine's own"),
+        ('address = "vm"\n[machine]', "-- single", "the machine's own"),
+        ('address = "vm"\n[machine]', "quiet=ä", "printable ASCII"),
+    ],
+)
+def test_arguments_that_cannot_be_are_refused(target: str, arguments: str, said: str) -> None:
+    with pytest.raises(PlanError, match=said):
+        designs.build(parsed(f'{target}\narguments = "{arguments}"'), place="plan.toml")
+
+
+def test_arguments_without_a_kernel_are_refused() -> None:
+    text = PLAN.format(target='address = "vm"\n[machine]\narguments = "quiet"', blocks=2, seconds=1)
+    text = text.partition("[factors.kernel]")[0].replace('kernel = "/boot/a", ', "")
+    with pytest.raises(PlanError, match="no kernel"):
+        designs.build(plan.parse(text, "plan.toml"), place="plan.toml")
 
 
 def test_a_race_of_kernels_is_refused() -> None:

@@ -235,7 +235,7 @@ async def test_every_experiment_runs_on_the_plans_machine(laboratory: Laboratory
     assert len(laboratory.plans) == 5
     assert all(plan.machine == own.plan.machine for plan in laboratory.plans)
     design = kinds.build(laboratory.plans[1], place="step")
-    assert {design.kernel_of(treatment) for treatment in design.treatments} == {"6.12"}
+    assert {str(design.boot_of(treatment)) for treatment in design.treatments} == {"6.12"}
 
 
 async def test_a_budget_ends_it_with_a_claim(laboratory: Laboratory, tmp_path: Path) -> None:

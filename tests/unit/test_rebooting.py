@@ -10,6 +10,7 @@ import pytest
 
 from headrace.base.errors import NotReady, Refused, StoreError, TargetError, TreatmentFailed
 from headrace.experiment import loaders, reboot
+from headrace.experiment.boot import Boot
 from headrace.experiment.plan import MachineTable
 from headrace.host.target import TargetSpec
 from tests.rebooting import ENVIRONMENT, Killed, RebootingHost
@@ -31,7 +32,7 @@ def experiment(host: RebootingHost, *kernels: str) -> None:
     async def work() -> None:
         machine = machine_of(host)
         for kernel in kernels:
-            await machine.ready(kernel, lambda _: None)
+            await machine.ready(Boot(kernel), lambda _: None)
             assert host.running.startswith(kernel)
         await machine.release(lambda _: None)
 
@@ -127,7 +128,7 @@ def test_a_configuration_of_grub_that_lacks_what_was_installed_meanwhile_does_no
 
     async def work() -> None:
         machine = machine_of(host)
-        await machine.ready("6.12", lambda _: None)
+        await machine.ready(Boot("6.12"), lambda _: None)
         host.installed.append("6.1.0-19-amd64")
         await machine.release(lambda _: None)
 
@@ -173,7 +174,7 @@ def test_a_kernel_that_does_not_come_up_falls_back_and_is_a_failed_treatment(how
     before = host.state()
     machine = machine_of(host)
     with pytest.raises(TreatmentFailed, match=f"returned with {OLD}"):
-        asyncio.run(machine.ready("6.12", lambda _: None))
+        asyncio.run(machine.ready(Boot("6.12"), lambda _: None))
     assert host.running == OLD
     asyncio.run(machine.release(lambda _: None))
     assert host.state() == before
@@ -204,7 +205,7 @@ def test_a_run_that_only_ends_puts_right_what_a_killed_one_left() -> None:
     """Every trial is on disk already: nothing boots but what the way back needs."""
     host = RebootingHost(OLD, offered=[NEW])
     before = host.state()
-    asyncio.run(machine_of(host).ready("6.12", lambda _: None))
+    asyncio.run(machine_of(host).ready(Boot("6.12"), lambda _: None))
     assert host.running == NEW
     asyncio.run(machine_of(host).release(lambda _: None))
     assert host.state() == before
@@ -224,7 +225,7 @@ def test_a_package_that_would_upgrade_others_is_refused() -> None:
     before = host.state()
     machine = machine_of(host)
     with pytest.raises(Refused, match="libc6"):
-        asyncio.run(machine.ready("6.12", lambda _: None))
+        asyncio.run(machine.ready(Boot("6.12"), lambda _: None))
     asyncio.run(machine.release(lambda _: None))
     assert host.state() == before
 
@@ -254,7 +255,7 @@ def test_a_host_that_does_not_come_back_is_told_with_the_way_out() -> None:
     machine = machine_of(host)
     # No table allows so little patience; the host needs more than this.
     machine._table = machine._table.model_copy(update={"boot_timeout_s": 0.01})
-    asyncio.run(machine.ready("6.1", lambda _: None))
+    asyncio.run(machine.ready(Boot("6.1"), lambda _: None))
 
     async def never() -> None:
         raise TargetError("no route to host")

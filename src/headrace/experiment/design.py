@@ -12,13 +12,15 @@ from headrace.base.errors import PlanError
 from headrace.base.meant import meant
 from headrace.base.model import Role, Treatment, TrialSpec, Value
 from headrace.experiment import fractions, volume, workloads
-from headrace.experiment.frozen import Design, Skipped, kernel_of, options_of
+from headrace.experiment.boot import Boot
+from headrace.experiment.frozen import Design, Skipped, boot_of, options_of
 from headrace.experiment.plan import ALL, NONE, VM, FactorTable, Plan, Settings
 from headrace.experiment.plan.where import assigned, located, value_text
 from headrace.experiment.settle import PIECE_S
 from headrace.host.target import TargetSpec
 from headrace.knobs import catalogue as knobs
 from headrace.lab.server import LAYOUT_VARIABLES
+from headrace.lab.vm.spec import check_arguments
 
 CONFIGURATION = "configuration"
 
@@ -417,9 +419,10 @@ def check(plan: Plan, treatment: Treatment) -> None:
             hint="set it in [workload], and run one experiment for each data set",
         )
     _check_layout(plan, treatment)
-    kernel = kernel_of(plan.machine, treatment)
-    if kernel is not None:
-        _check_may_reboot(plan, f"kernel {kernel} in {treatment.name}")
+    boot = boot_of(plan.machine, treatment)
+    if boot is not None:
+        _check_may_reboot(plan, f"kernel {boot} in {treatment.name}")
+        _check_arguments(plan, boot, treatment.name)
     volume.check(plan, treatment)
 
 
@@ -445,9 +448,19 @@ def _check_may_reboot(plan: Plan, what: str) -> None:
         )
 
 
+def _check_arguments(plan: Plan, boot: Boot, where: str) -> None:
+    """On a host they would have to be in an entry of its boot loader, which outlives a killed run."""
+    if boot.arguments and plan.target.address != VM:
+        raise PlanError(
+            f"machine.arguments in {where}: only a virtual machine boots with them",
+            hint='[target] address = "vm"',
+        )
+    check_arguments(boot.arguments, f"machine.arguments in {where}")
+
+
 def _check_kernels(plan: Plan, treatments: list[Treatment]) -> None:
     """A trial must not run on a kernel left by another trial."""
-    without = [t.name for t in treatments if kernel_of(plan.machine, t) is None]
+    without = [t.name for t in treatments if boot_of(plan.machine, t) is None]
     if without and (plan.target.address == VM or len(without) < len(treatments)):
         raise PlanError(
             f"machine.kernel: {without[0]} names no kernel",

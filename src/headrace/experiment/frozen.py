@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from headrace.base.errors import StoreError
+from headrace.base.errors import PlanError, StoreError
 from headrace.base.model import Treatment, TrialSpec, Value
+from headrace.experiment.boot import Boot
 from headrace.experiment.plan import (
     MachineTable,
     ServerTable,
@@ -218,9 +219,9 @@ class Design:
         addresses, count = self.target.addresses, len({trial.block for trial in self.trials})
         return math.ceil(count / len(addresses)) / count if addresses and count else 1.0
 
-    def kernel_of(self, treatment: Treatment) -> str | None:
-        """The kernel of a treatment, as in the plan; None: the running one."""
-        return kernel_of(self.machine, treatment)
+    def boot_of(self, treatment: Treatment) -> Boot | None:
+        """What a treatment boots, as in the plan; None: it takes what runs."""
+        return boot_of(self.machine, treatment)
 
     def options_of(self, treatment: Treatment) -> Settings:
         """The workload's options under this treatment."""
@@ -233,10 +234,18 @@ class Design:
         return all(each.get("rate") or each.get("profile") for each in options)
 
 
-def kernel_of(machine: MachineTable | None, treatment: Treatment) -> str | None:
-    """See ``Design.kernel_of``."""
-    own = treatment.settings.get("machine.kernel")
-    return str(own) if own is not None else machine.kernel if machine else None
+def boot_of(machine: MachineTable | None, treatment: Treatment) -> Boot | None:
+    """See ``Design.boot_of``. Raises PlanError for arguments of a kernel that is not named."""
+    kernel = treatment.settings.get("machine.kernel", machine.kernel if machine else None)
+    arguments = str(treatment.settings.get("machine.arguments", machine.arguments if machine else ""))
+    if kernel is not None:
+        return Boot(str(kernel), " ".join(arguments.split()))
+    if arguments.strip():
+        raise PlanError(
+            f"machine.arguments in {treatment.name}: it names no kernel that takes them",
+            hint='[machine] kernel = "6.12"',
+        )
+    return None
 
 
 def options_of(workload: WorkloadTable, treatment: Treatment) -> Settings:

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from headrace.base.model import TrialSpec
-from headrace.experiment.boot import Tell
+from headrace.experiment.boot import Boot, Tell
 from headrace.experiment.frozen import Design
 from headrace.experiment.store import TrialDraft, TrialRecord
 
@@ -33,8 +33,8 @@ class Laboratory(Protocol):
     async def begin(self) -> None:
         """Prepare for the first remaining trial, so that missing requirements are reported before it."""
 
-    async def prepare(self, kernel: str | None) -> None:
-        """Prepare on this kernel; None: the running one. Raises TreatmentFailed if it does not come up."""
+    async def prepare(self, boot: Boot | None) -> None:
+        """Prepare on this kernel; None: the one that runs. Raises TreatmentFailed if it does not come up."""
 
     async def measure(self, design: Design, spec: TrialSpec, draft: TrialDraft, tell: Tell) -> Measured:
         """Measure one trial; the machine is restored when this returns or raises."""

@@ -14,7 +14,7 @@ from headrace.base.model import ServerEndpoint, TrialSpec
 from headrace.base.temporary import temporary_folder
 from headrace.experiment import pair as pairs
 from headrace.experiment import readiness, switch, workloads
-from headrace.experiment.boot import Tell, boot_id, is_kernel
+from headrace.experiment.boot import Boot, Tell, boot_id, check_arguments_of, is_kernel
 from headrace.experiment.frozen import Design
 from headrace.experiment.laboratory import Laboratory, Measured
 from headrace.experiment.machine import Machine, is_there, open_machine, target_spec
@@ -43,9 +43,8 @@ class Labs:
         self._lab: Lab | None = None
         self._spec: TargetSpec | None = None
         self._boot = ""
-        self._kernel: str | None = None
         #: Kernels that do not come up, and why, so that each is tried only once.
-        self._broken: dict[str | None, TreatmentFailed] = {}
+        self._broken: dict[Boot | None, TreatmentFailed] = {}
 
     @property
     def current(self) -> Lab:
@@ -69,8 +68,8 @@ class Labs:
         if told is not None and told is not error:
             raise told
 
-    async def prepare(self, kernel: str | None) -> None:
-        await self.ready(kernel)
+    async def prepare(self, boot: Boot | None) -> None:
+        await self.ready(boot)
 
     async def measure(self, design: Design, spec: TrialSpec, draft: TrialDraft, tell: Tell) -> Measured:
         lab = replace(self.current, design=design)
@@ -104,26 +103,29 @@ class Labs:
         first = next((name for name in left if name in known), self.design.reference.name)
         # A kernel that does not come up fails only its trial.
         with contextlib.suppress(TreatmentFailed):
-            await self.ready(self.design.kernel_of(self.design.treatment(first)))
+            await self.ready(self.design.boot_of(self.design.treatment(first)))
 
-    async def ready(self, kernel: str | None) -> Lab:
-        """The lab on this kernel; None: the running one. Raises TreatmentFailed if it does not come up."""
-        if self._lab is not None and not self._machine.must_boot(kernel):
+    async def ready(self, boot: Boot | None) -> Lab:
+        """The lab on this kernel; None: the one that runs. Raises TreatmentFailed if it does not come up."""
+        if self._lab is not None and not self._machine.must_boot(boot):
             return self._lab
-        if kernel in self._broken:
-            raise self._broken[kernel]
+        if boot in self._broken:
+            raise self._broken[boot]
         # Roll back and release the journal, because a boot would end the process that holds it.
         if told := await self._close(None):
             raise told
         for is_last in (False, True):
             self._boot = ""
             try:
-                self._spec = await self._machine.ready(kernel, self._tell)
+                self._spec = await self._machine.ready(boot, self._tell)
             except TreatmentFailed as error:
-                self._broken[kernel] = error
+                self._broken[boot] = error
                 raise
             try:
-                return await self._prepare(self._spec, kernel)
+                return await self._prepare(self._spec, boot)
+            except TreatmentFailed as error:
+                self._broken[boot] = error
+                raise await self._close(error) or error from None
             except BaseException as error:
                 told = await self._close(error) or error
                 if is_last or not await self._died(told):
@@ -131,7 +133,7 @@ class Labs:
                 self._tell(f"the machine died while being prepared ({told}): trying again")
         raise AssertionError("the last attempt returns or raises")
 
-    async def _prepare(self, spec: TargetSpec, kernel: str | None) -> Lab:
+    async def _prepare(self, spec: TargetSpec, boot: Boot | None) -> Lab:
         # If the machine can be booted, ``lost`` finds out what happened to it; do not wait.
         reached = replace(spec, reconnect_s=BOOTED_RECONNECT_S) if self._machine.boots else spec
         target = open_target(reached, self._tell)
@@ -142,8 +144,12 @@ class Labs:
         if self._machine.boots:
             self._boot = await boot_id(target)
         lab = await prepare_lab(target, self._folder, self.design, self._stack, self._tell, spec)
-        if kernel is not None and not is_kernel(kernel, lab.versions["kernel"]):
-            raise TargetError(f"asked for kernel {kernel}, runs {lab.versions['kernel']}", place=target.name)
+        if boot is not None and not is_kernel(boot.kernel, lab.versions["kernel"]):
+            raise TargetError(
+                f"asked for kernel {boot.kernel}, runs {lab.versions['kernel']}", place=target.name
+            )
+        if boot is not None:
+            await check_arguments_of(target, boot, self._tell)
         self._lab = replace(lab, accel=self._machine.accel or HostFacts(lab.facts).accel)
         return self._lab
 

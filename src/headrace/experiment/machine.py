@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from headrace.base.errors import HeadraceError, PlanError, TargetError, TreatmentFailed
-from headrace.experiment.boot import Tell, boot_id
+from headrace.experiment.boot import Boot, Tell, boot_id
 from headrace.experiment.frozen import Design
 from headrace.experiment.plan import VM, MachineTable, TargetTable, size_in_bytes
 from headrace.experiment.reboot import RebootedHost
@@ -38,11 +38,11 @@ class Machine(Protocol):
     #: Whether it can be booted again when it dies.
     boots: bool
 
-    def must_boot(self, kernel: str | None) -> bool:
+    def must_boot(self, boot: Boot | None) -> bool:
         """Whether ``ready`` would boot it, which ends every connection."""
 
-    async def ready(self, kernel: str | None, tell: Tell) -> TargetSpec:
-        """Boot it with this kernel unless it already runs it, and return how to reach it.
+    async def ready(self, boot: Boot | None, tell: Tell) -> TargetSpec:
+        """Boot it so unless it already runs so, and return how to reach it.
 
         None keeps the kernel. Raises TreatmentFailed if the kernel does not come up but the machine remains
         usable.
@@ -65,10 +65,10 @@ class AsItIs:
     def __init__(self, spec: TargetSpec) -> None:
         self._spec = spec
 
-    def must_boot(self, kernel: str | None) -> bool:
+    def must_boot(self, boot: Boot | None) -> bool:
         return False
 
-    async def ready(self, kernel: str | None, tell: Tell) -> TargetSpec:
+    async def ready(self, boot: Boot | None, tell: Tell) -> TargetSpec:
         return self._spec
 
     def died(self) -> None:
@@ -90,15 +90,15 @@ class VirtualMachine:
         self._table = table
         self._vm: vm.Vm | None = None
 
-    def must_boot(self, kernel: str | None) -> bool:
-        return self._vm is None or kernel not in (None, self._vm.spec.kernel)
+    def must_boot(self, boot: Boot | None) -> bool:
+        return self._vm is None or boot not in (None, _boot_of(self._vm.spec))
 
-    async def ready(self, kernel: str | None, tell: Tell) -> TargetSpec:
-        if kernel is None:
+    async def ready(self, boot: Boot | None, tell: Tell) -> TargetSpec:
+        if boot is None:
             raise PlanError("machine.kernel: a virtual machine needs one", hint='[machine] kernel = "6.12"')
         for is_last in (False, True):
             try:
-                self._vm = await self._with(kernel, tell)
+                self._vm = await self._with(boot, tell)
                 break
             except TargetError as error:
                 # A virtual machine that did not come up is removed; the next one is new.
@@ -106,30 +106,31 @@ class VirtualMachine:
                 tell(error.message)
                 if is_last:
                     reason = error.message.strip().partition("\n")[0]
-                    raise TreatmentFailed(f"kernel {kernel} does not come up: {reason}") from error
+                    raise TreatmentFailed(f"kernel {boot} does not come up: {reason}") from error
                 # The cause may be the local machine, for example a lack of memory.
-                tell(f"kernel {kernel} did not come up: trying again")
+                tell(f"kernel {boot} did not come up: trying again")
         assert self._vm is not None
         self.accel = self._vm.accel
         return self._vm.target
 
-    async def _with(self, kernel: str, tell: Tell) -> vm.Vm:
-        """The running machine with this kernel, of this run or of a killed one; or a new one."""
+    async def _with(self, boot: Boot, tell: Tell) -> vm.Vm:
+        """The running machine, booted so, of this run or of a killed one; or a new one."""
         running = vm.find(self.name)
-        wanted = self._spec(running.spec.kernel if running else kernel)
+        wanted = self._spec(_boot_of(running.spec) if running else boot)
         machine = await vm.up(wanted, tell, owner=self._owner)
-        if machine.spec.kernel != kernel:
-            await machine.reboot(kernel, tell)
+        if _boot_of(machine.spec) != boot:
+            await machine.reboot(boot.kernel, tell, arguments=boot.arguments)
         return machine
 
-    def _spec(self, kernel: str) -> vm.VmSpec:
+    def _spec(self, boot: Boot) -> vm.VmSpec:
         table = self._table
         disk = vm.DiskSpec(
             size_bytes=size_in_bytes(table.disk_size), queues=table.disk_queues, iops=table.disk_iops
         )
         return vm.VmSpec(
             name=self.name,
-            kernel=kernel,
+            kernel=boot.kernel,
+            arguments=boot.arguments,
             cpus=table.cpus,
             memory_bytes=size_in_bytes(table.memory),
             disks=(disk,) * table.disks,
@@ -147,6 +148,10 @@ class VirtualMachine:
         self._vm = None
 
 
+def _boot_of(spec: vm.VmSpec) -> Boot:
+    return Boot(spec.kernel, spec.arguments)
+
+
 def vm_name(name: str, design_hash: str, folder: Path) -> str:
     """Derived from the experiment's name and folder: the same for each of its runs, and unique to it."""
     place = hashlib.sha256(f"{design_hash} {folder.absolute()}".encode()).hexdigest()
@@ -159,7 +164,7 @@ def open_machine(design: Design, folder: Path) -> Machine:
     if design.target.address == VM:
         return VirtualMachine(vm_name(design.name, design.hash, folder), str(folder.absolute()), table)
     spec = target_spec(design.target)
-    if any(design.kernel_of(treatment) for treatment in design.treatments):
+    if any(design.boot_of(treatment) for treatment in design.treatments):
         return RebootedHost(spec, table)
     return AsItIs(spec)
 

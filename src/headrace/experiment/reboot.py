@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.base.errors import CommandFailed, NotReady, Refused, StoreError, TargetError, TreatmentFailed
-from headrace.experiment.boot import Tell, boot_id, is_kernel
+from headrace.experiment.boot import Boot, Tell, boot_id, is_kernel
 from headrace.experiment.loaders import Undo, find_loader
 from headrace.experiment.plan import MachineTable
 from headrace.host.target import Target, TargetSpec, open_target
@@ -145,15 +145,16 @@ class RebootedHost:
         if spec.kind != "ssh" or not table.allow_reboot:
             raise Refused("headrace reboots only hosts over SSH, and only if the plan allows it")
 
-    def must_boot(self, kernel: str | None) -> bool:
-        return kernel is not None and kernel != self._kernel
+    def must_boot(self, boot: Boot | None) -> bool:
+        return boot is not None and boot.kernel != self._kernel
 
     def died(self) -> None:
         self._kernel = None
 
-    async def ready(self, kernel: str | None, tell: Tell) -> TargetSpec:
-        if kernel is None or kernel == self._kernel:
+    async def ready(self, boot: Boot | None, tell: Tell) -> TargetSpec:
+        if boot is None or boot.kernel == self._kernel:
             return self._spec
+        kernel = boot.kernel
         async with self._connected() as target:
             await self._refuse_ourselves(target)
             running = await release_of(target)

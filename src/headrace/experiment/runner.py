@@ -141,8 +141,8 @@ def stretched(design: Design, times: int) -> Design:
 
 def boot_seconds(design: Design) -> float:
     """The expected wall time of the boots between trials, before one has been timed."""
-    kernels = [design.kernel_of(design.treatment(spec.treatment)) for spec in design.trials]
-    boots = sum(kernel is not None for kernel, _ in itertools.groupby(kernels))
+    wanted = [design.boot_of(design.treatment(spec.treatment)) for spec in design.trials]
+    boots = sum(boot is not None for boot, _ in itertools.groupby(wanted))
     return BOOT_S * boots
 
 
@@ -370,11 +370,11 @@ class Run:
         """Measure and store one trial; repeat it once if its machine died."""
         from headrace.host.arrow import empty_data
 
-        kernel = self._design.kernel_of(self._design.treatment(spec.treatment))
+        boot = self._design.boot_of(self._design.treatment(spec.treatment))
         died: list[str] = []
         while True:
             try:
-                await self._lab.prepare(kernel)
+                await self._lab.prepare(boot)
             except TreatmentFailed as error:
                 return self._commit(unmeasured(spec, TrialState.FAILED, error.message), empty_data())
             draft = self._folder.begin_trial(spec.number)

@@ -13,4 +13,12 @@ KNOBS = (
         "Needs a machine that may reboot: see kernels.md.",
         "headrace: Kernels as a factor",
     ),
+    Knob(
+        "machine.arguments",
+        Kind.TEXT,
+        Cost.REBOOT,
+        "Arguments of the kernel's command line, separated by blanks: mitigations=off, preempt=full, "
+        "transparent_hugepage=never. Only in a virtual machine; a kernel that does not know one fails its trials.",
+        "kernel: admin-guide/kernel-parameters.rst",
+    ),
 )

@@ -68,11 +68,12 @@ class SshdMachine:
         self._kernel: str | None = None
         self._running = contextlib.ExitStack()
 
-    def must_boot(self, kernel: str | None) -> bool:
-        return kernel != self._kernel
+    def must_boot(self, wanted: boot.Boot | None) -> bool:
+        return wanted is None or wanted.kernel != self._kernel
 
-    async def ready(self, kernel: str | None, tell: boot.Tell) -> TargetSpec:
-        assert kernel is not None
+    async def ready(self, wanted: boot.Boot | None, tell: boot.Tell) -> TargetSpec:
+        assert wanted is not None
+        kernel = wanted.kernel
         self.held.append(is_held(self.folder / "state"))
         self.kill()
         if kernel in self.broken:

@@ -18,7 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.base.errors import Busy, TargetError
+from headrace.base.errors import Busy, TargetError, TreatmentFailed
+from headrace.experiment.boot import Boot, check_arguments_of
+from headrace.host.target import open_target
 from headrace.lab import vm
 from headrace.lab.vm import kernels, processes, state
 from headrace.lab.vm import machine as vm_machine
@@ -113,7 +115,7 @@ def test_another_kernel_finds_the_same_root_and_array(machine: vm.Vm) -> None:
         "mkfs.xfs -q /dev/md0 && mount /dev/md0 /mnt && echo kept >/mnt/file && echo kept >/var/tmp/file"
     )
     before = status(NAME)
-    asyncio.run(machine.reboot("6.12", told))
+    asyncio.run(machine.reboot("6.12", told, arguments="transparent_hugepage=never no_such_thing=1"))
     after = status(NAME)
     assert before
     assert after
@@ -126,6 +128,25 @@ def test_another_kernel_finds_the_same_root_and_array(machine: vm.Vm) -> None:
     assert release.startswith("6.12.")
     assert rest == ["raid0", "kept", "kept"]
     assert machine.spec.kernel == "6.12"
+    # The same boot: no other costs a minute.
+    assert inside("cat /sys/kernel/mm/transparent_hugepage/enabled").endswith("[never]")
+    with pytest.raises(TreatmentFailed, match=r"kernel 6\.12 does not know no_such_thing=1$"):
+        asyncio.run(checked("transparent_hugepage=never no_such_thing=1"))
+    said = asyncio.run(checked("transparent_hugepage=never"))
+    assert not said
+
+
+async def checked(arguments: str) -> list[str]:
+    running = vm.find(NAME)
+    assert running is not None
+    target = open_target(running.target, told)
+    said: list[str] = []
+    await target.connect()
+    try:
+        await check_arguments_of(target, Boot("6.12", arguments), said.append)
+    finally:
+        await target.close()
+    return said
 
 
 def test_a_killed_qemu_is_seen_and_started_anew(machine: vm.Vm, monkeypatch: pytest.MonkeyPatch) -> None:

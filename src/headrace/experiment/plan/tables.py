@@ -126,13 +126,15 @@ def _of_some_machine(size: str) -> str:
 class MachineTable(Table):
     """The machine under test, if headrace may boot it: see docs/howto/kernels.md.
 
-    With ``[target] address = "vm"`` it consists of these: ``disks`` data disks of ``disk_size`` each, with
-    ``disk_queues`` queues (0: one per CPU), throttled to ``disk_iops`` (0: unlimited), and a network card with
-    ``nic_queues``. ``keep`` leaves it running when the experiment ends. A host over SSH is booted only with
-    ``allow_reboot`` and if ``hosts`` lists it; ``boot_timeout_s`` is how long its boot may take.
+    With ``[target] address = "vm"`` it consists of these: ``arguments`` of the kernel's command line, ``disks``
+    data disks of ``disk_size`` each, with ``disk_queues`` queues (0: one per CPU), throttled to ``disk_iops`` (0:
+    unlimited), and a network card with ``nic_queues``. ``keep`` leaves it running when the experiment ends. A
+    host over SSH is booted only with ``allow_reboot`` and if ``hosts`` lists it; ``boot_timeout_s`` is how long
+    its boot may take.
     """
 
     kernel: Annotated[str, Field(min_length=1)] | None = None
+    arguments: str = ""
     cpus: Annotated[int, Field(ge=1, le=1024)] = 2
     memory: str = "2G"
     disks: Annotated[int, Field(ge=0, le=24)] = 1

@@ -94,15 +94,17 @@ class Vm:
         """Stop it and remove everything of it; does nothing if it is already gone."""
         await down(self.name, tell)
 
-    async def reboot(self, kernel: str, tell: Tell) -> None:
-        """Halt it and boot this kernel; the root and the disks are kept.
+    async def reboot(self, kernel: str, tell: Tell, *, arguments: str | None = None) -> None:
+        """Halt it and boot this kernel, with the same arguments if there are no others; the root and the disks are
+        kept.
 
         Raises like ``up``; if the new kernel does not come up, the machine is removed.
         """
         place = state.machine_folder(self.name)
         steps = Steps(tell)
         host = LocalTarget()
-        spec = replace(self.spec, kernel=kernel)
+        own = self.spec.arguments if arguments is None else arguments
+        spec = replace(self.spec, kernel=kernel, arguments=own)
         spec.check()
         async with locked(place, f"machine {self.name}", tell, LOCK_PATIENCE_S):
             record = state.read(place)

@@ -135,7 +135,7 @@ def command_line(boot: Boot) -> str:
     words += [f"headrace_id={boot.machine_id}"]
     if boot.address:
         words.append(f"headrace_address={boot.address}")
-    return " ".join(words)
+    return " ".join([*words, *boot.spec.arguments.split()])
 
 
 def _system_disks(boot: Boot) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.base.errors import PlanError
 
-__all__ = ["DiskSpec", "VmSpec", "size_of"]
+__all__ = ["DiskSpec", "VmSpec", "check_arguments", "size_of"]
 
 MIB = 1 << 20
 #: The name is used for a namespace, a folder and a host.
@@ -20,6 +20,12 @@ MOST_NIC_QUEUES = 256
 #: The guest's programs and mariadbd do not start with less.
 LEAST_MEMORY_BYTES = 256 * MIB
 SECTOR_BYTES = 512
+#: Arguments that find the root, start init and end QEMU after a panic. Those of the guest's init have a prefix.
+OURS = (
+    "root", "rootwait", "rootfstype", "rootflags", "rw", "ro", "init", "rdinit", "initrd", "console", "panic",
+)  # fmt: skip
+#: The kernel takes 2,048 bytes, of which ours are some 300.
+MOST_ARGUMENTS = 1_024
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,7 @@ class DiskSpec:
 @dataclass(frozen=True)
 class VmSpec:
     """A machine. ``kernel`` is a version as ``6.12``, or the path of a kernel: see ``headrace.lab.vm.kernels``.
+    ``arguments`` are added to its command line.
 
     With more than one of ``nic_queues`` the guest has a second network card, a multi-queue one, in a network
     namespace of its own.
@@ -49,6 +56,7 @@ class VmSpec:
     memory_bytes: int = 2 << 30
     disks: tuple[DiskSpec, ...] = ()
     nic_queues: int = 1
+    arguments: str = ""
 
     def check(self) -> None:
         """Raise PlanError for a spec that QEMU cannot run."""
@@ -65,6 +73,7 @@ class VmSpec:
         ):
             if not least <= value <= most:
                 raise PlanError(f"{what} is {value:,}: must be {least:,} to {most:,}", place=place)
+        check_arguments(self.arguments, place)
         for number, disk in enumerate(self.disks):
             _check_disk(disk, f"{place}, disk {number}")
 
@@ -76,6 +85,19 @@ class VmSpec:
         """Raises KeyError, TypeError or ValueError if it is not a spec."""
         disks = tuple(DiskSpec(**disk) for disk in content["disks"])
         return VmSpec(**{**content, "disks": disks})
+
+
+def check_arguments(text: str, place: str) -> None:
+    """Raise PlanError for arguments without which the machine could not boot, or that are none."""
+    if len(text) > MOST_ARGUMENTS or not text.isascii() or not text.isprintable() or '"' in text:
+        raise PlanError(
+            f"the arguments must be printable ASCII without quotes, at most {MOST_ARGUMENTS:,} characters",
+            place=place,
+        )
+    for word in text.split():
+        name = word.partition("=")[0]
+        if name in OURS or name.startswith("headrace_") or word == "--":
+            raise PlanError(f"the argument {word} is the machine's own", place=place)
 
 
 def size_of(text: str, what: str) -> int:
