@@ -110,8 +110,8 @@ def test_a_listed_host_may_reboot() -> None:
 
 ARGUED = """
 [factors.mitigations]
-knob = "machine.arguments"
-levels = ["", "mitigations=off  preempt=full"]
+levels.on = { "machine.arguments" = "" }
+levels.off = { "machine.arguments" = "mitigations=off  preempt=full" }
 """
 
 
@@ -119,7 +119,7 @@ def test_arguments_are_part_of_what_boots() -> None:
     text = PLAN.format(target='address = "vm"', blocks=2, seconds=1).replace(
         "[factors.kernel]", f"{ARGUED}[factors.kernel]"
     )
-    text = text.replace("baseline = { ", 'baseline = { mitigations = "", ')
+    text = text.replace("baseline = { ", 'baseline = { mitigations = "on", ')
     design = designs.build(plan.parse(text, "plan.toml"), place="plan.toml")
     boots = {str(design.boot_of(each)) for each in design.treatments}
     assert "/boot/a with mitigations=off preempt=full" in boots
@@ -146,6 +146,12 @@ def test_arguments_are_part_of_what_boots() -> None:
 def test_arguments_that_cannot_be_are_refused(target: str, arguments: str, said: str) -> None:
     with pytest.raises(PlanError, match=said):
         designs.build(parsed(f'{target}\narguments = "{arguments}"'), place="plan.toml")
+
+
+def test_a_level_without_a_word_needs_a_name() -> None:
+    text = PLAN.replace('levels = ["/boot/a", "/boot/b"]', 'levels = ["/boot/a", ""]')
+    with pytest.raises(PlanError, match="needs a name"):
+        designs.build(plan.parse(text.format(target="", blocks=1, seconds=1), "plan.toml"), place="plan.toml")
 
 
 def test_arguments_without_a_kernel_are_refused() -> None:

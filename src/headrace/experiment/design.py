@@ -198,6 +198,11 @@ def _left_out(plan: Plan) -> dict[str, list[str]]:
 def _factor_levels(plan: Plan, name: str, factor: FactorTable) -> dict[str, Settings]:
     if isinstance(factor.levels, list):
         assert factor.knob is not None  # the table's own check
+        if "" in factor.levels:
+            raise PlanError(
+                f"factors.{name}.levels: a level without a word needs a name for the tables",
+                hint=f'instead of knob and levels: levels.none = {{ "{factor.knob}" = "" }}, and so each other',
+            )
         named = {_level_name(value): {factor.knob: value} for value in factor.levels}
         knobs.must_differ(f"factors.{name}.levels", factor.levels, partial(_meaning, plan, factor.knob))
         return named
