@@ -149,9 +149,11 @@ def test_arguments_that_cannot_be_are_refused(target: str, arguments: str, said:
 
 
 def test_a_level_without_a_word_needs_a_name() -> None:
-    text = PLAN.replace('levels = ["/boot/a", "/boot/b"]', 'levels = ["/boot/a", ""]')
-    with pytest.raises(PlanError, match="needs a name"):
-        designs.build(plan.parse(text.format(target="", blocks=1, seconds=1), "plan.toml"), place="plan.toml")
+    text = PLAN.format(target='address = "vm"', blocks=1, seconds=1)
+    text += '[factors.quiet]\nknob = "machine.arguments"\nlevels = ["quiet", ""]\n'
+    text = text.replace("baseline = { ", 'baseline = { quiet = "quiet", ')
+    with pytest.raises(PlanError, match="empty level needs a name"):
+        designs.build(plan.parse(text, "plan.toml"), place="plan.toml")
 
 
 def test_arguments_without_a_kernel_are_refused() -> None:

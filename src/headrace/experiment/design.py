@@ -44,6 +44,7 @@ def build(plan: Plan, *, place: str, is_root: bool = True) -> Design:
         for treatment in treatments:
             check(plan, treatment)
         _check_differ(plan, treatments)
+        _check_named(plan)
     except PlanError as error:
         raise located(error, place) from error
     skipped: list[Skipped] = []
@@ -198,11 +199,6 @@ def _left_out(plan: Plan) -> dict[str, list[str]]:
 def _factor_levels(plan: Plan, name: str, factor: FactorTable) -> dict[str, Settings]:
     if isinstance(factor.levels, list):
         assert factor.knob is not None  # the table's own check
-        if "" in factor.levels:
-            raise PlanError(
-                f"factors.{name}.levels: a level without a word needs a name for the tables",
-                hint=f'instead of knob and levels: levels.none = {{ "{factor.knob}" = "" }}, and so each other',
-            )
         named = {_level_name(value): {factor.knob: value} for value in factor.levels}
         knobs.must_differ(f"factors.{name}.levels", factor.levels, partial(_meaning, plan, factor.knob))
         return named
@@ -256,6 +252,16 @@ def _check_differ(plan: Plan, treatments: Iterable[Treatment]) -> None:
                 raise PlanError(
                     f"{first.name!r} and {treatment.name!r} are the same: {knob} = {other!r} and {value!r}"
                 )
+
+
+def _check_named(plan: Plan) -> None:
+    """Where an empty value is one, tables would show nothing for it."""
+    for name, factor in plan.factors.items():
+        if isinstance(factor.levels, list) and "" in factor.levels:
+            raise PlanError(
+                f"factors.{name}.levels: an empty level needs a name for the tables",
+                hint=f'instead of knob and levels: levels.none = {{ "{factor.knob}" = "" }}, and so each other',
+            )
 
 
 def _level_name(value: Value) -> str:
