@@ -173,6 +173,17 @@ CASES = [
     ),
     Case(
         "REPL18",
+        "one job writes where many read",
+        lambda: unwell(
+            variables={"read_only": "ON"},
+            rates={**REFUSED, "statements.count.reads": 4_000.0},
+            activity=WRITERS,
+        ),
+        ("",),
+        severity=Severity.COST,
+    ),
+    Case(
+        "REPL18",
         "some of them may write",
         lambda: unwell(
             variables={"read_only": "ON"},

@@ -80,7 +80,7 @@ SLOW_SQL = (
 #: Of these, what has not stopped anybody yet.
 RISKS_OF_SQL = ("LOCK17", "SESS08", "LOCK10")
 #: A node or member in such a state serves nobody: what its few sessions do comes after.
-OUT_OF_SERVICE = ("REPL15", "REPL17", "REPL16", "REPL18", "REPL12")
+OUT_OF_SERVICE = ("REPL15", "REPL17", "REPL16", "REPL12")
 #: Rules about sessions that wait for one thing -> what the sentence about sessions calls it, if it names it.
 SAID_BY_SESSIONS = {
     "LOCK02": (sessions.ROW,),

@@ -21,6 +21,8 @@ NOT_ONLINE = {
 }
 #: Statements per second that are refused, below which it is one mistake of somebody.
 REFUSED_S = 0.1
+#: Of all statements, from which on it is what clients want of this server, and not one job with a wrong address.
+MUCH_REFUSED = 0.1
 #: Of a class of statements, from which on all fail for one reason.
 NEARLY_ALL = 0.9
 #: What statements that change data begin with.
@@ -245,6 +247,7 @@ def writes_are_refused(evidence: Evidence) -> Iterator[Match]:
         (
             number(name, "ON"),
             number("statements that fail/s", refused, ",.1f"),
+            number("all statements/s", sum(calls.values()), ",.1f"),
             number("of classes of which nearly all fail", len(failing)),
         ),
         (
@@ -258,6 +261,7 @@ def writes_are_refused(evidence: Evidence) -> Iterator[Match]:
                 is_faster=False,
             ),
         ),
+        None if refused >= MUCH_REFUSED * sum(calls.values()) else Severity.COST,
     )
 
 
