@@ -30,6 +30,7 @@ BY_NAME = {
     "hunt/dumps/kinds/sadf.py: _about": "a saved host in memory",
     "change/commands/whose.py: now": KERNEL,
     "experiment/boot.py: boot_id": KERNEL,
+    "experiment/boot.py: check_arguments_of": KERNEL,
     "experiment/cores.py: usable": KERNEL,
     "experiment/loaders.py: _copy": BOOT,
     "experiment/loaders.py: _efi_text": KERNEL,
