@@ -12,7 +12,6 @@ import pytest
 
 from headrace.base.errors import PlanError
 from headrace.experiment import foreign
-from headrace.experiment.foreign import sheets
 from tests.unit.test_extras import headrace_without
 
 ROWS: list[list[object]] = [
@@ -137,10 +136,8 @@ def corners(cell: str) -> str:
     return f'<sheetData>{first}<row r="{cell.lstrip("XFD")}"><c r="{cell}"><v>1</v></c></row></sheetData>'
 
 
-def test_a_sheet_of_a_thousand_million_cells_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sheets, "MOST_MEMORY", 256 << 20)
+@pytest.mark.parametrize("cell", ["XFD1048576", "Z300000"], ids=["17,180 million cells", "8 million"])
+def test_a_small_file_of_very_many_cells_is_refused(tmp_path: Path, cell: str) -> None:
     path = workbook(tmp_path / "t.xlsx", {"June": ROWS})
     assert runs(path) == RUNS
     small = path.read_bytes()
@@ -148,7 +145,7 @@ def test_a_sheet_of_a_thousand_million_cells_is_refused(
         parts = {name: file.read(name) for name in file.namelist()}
     sheet = parts["xl/worksheets/s1.xml"].decode()
     head, tail = sheet[: sheet.index("<sheetData>")], "</worksheet>"
-    parts["xl/worksheets/s1.xml"] = (head + corners("XFD1048576") + tail).encode()
+    parts["xl/worksheets/s1.xml"] = (head + corners(cell) + tail).encode()
     with zipfile.ZipFile(path, "w") as file:
         for name, content in parts.items():
             file.writestr(name, content)

@@ -18,8 +18,10 @@ from headrace.experiment.foreign import cells, names
 from headrace.experiment.foreign.grid import MOST_ABOVE
 
 #: Two cells at the ends of a sheet are a small file, and a thousand million cells of the library, which ends the
-#: program when there is no memory for them. So it reads in a process of its own, which may have so much.
-MOST_MEMORY, MOST_S = 1 << 30, 60
+#: program when there is no memory for them. So it reads in a process of its own, which may have so much: some for
+#: itself and so many bytes for each of the file's, which is what half a million rows of numbers take (23) and a
+#: third more, but never more than the most.
+LEAST_MEMORY, MEMORY_PER_BYTE, MOST_MEMORY, MOST_S = 96 << 20, 32, 1 << 30, 60
 #: Rows named in a note.
 MOST_NAMED = 5
 #: First bytes of files that may be one: a ZIP archive, and what Office wrote before.
@@ -70,7 +72,8 @@ def _content(file: BinaryIO, path: Path) -> dict[str, Any]:
         "the spreadsheet is too large when it is unpacked", place=str(path), hint="save the table as CSV"
     )
     # -P: modules of the folder that it is started in are not Python's own.
-    argv = [sys.executable, "-P", str(Path(cells.__file__)), str(MOST_MEMORY)]
+    memory = min(LEAST_MEMORY + MEMORY_PER_BYTE * os.fstat(file.fileno()).st_size, MOST_MEMORY)
+    argv = [sys.executable, "-P", str(Path(cells.__file__)), str(memory)]
     os.lseek(file.fileno(), 0, os.SEEK_SET)
     try:
         done = subprocess.run(argv, stdin=file, capture_output=True, timeout=MOST_S, check=False)
