@@ -381,11 +381,13 @@ SPAWNS = {
     "host/target/leased.py: leased_folder": "the end of its input",
     "host/target/leased.py: listen": "the end of its input",
     "traffic/traffic.py: record": "the lease of its folder",
+    "lab/volumes/logged.py: _start": HELD,
     "lab/vm/image.py: _bootstrap": "the folder's mark, found by the next command",
     "lab/vm/machine.py: _start_qemu": "the machine's state, found by the next command",
     "experiment/workloads/drive/clients.py: begun": f"{HELD}; on another machine the length of the load",
     "experiment/workloads/memcached.py: _start": HELD,
     "experiment/workloads/observe.py: run": HELD,
+    "experiment/workloads/power_cut.py: _watched": HELD,
     "experiment/workloads/probe.py: run": "its length",
     "experiment/workloads/tool.py: run_measured": HELD,
 }

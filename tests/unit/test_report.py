@@ -140,7 +140,7 @@ def test_json_has_the_documented_form(ladder: Written) -> None:
     assert set(found) == {
         "format", "headrace", "experiment", "headline", "treatments", "effects", "noise", "trials",
         "cautions", "planned_trials", "versions", "factors", "choice", "duet", "switchback", "machines", "growth",
-        "adopt", "notice",
+        "adopt", "notice", "power_cuts",
     }  # fmt: skip
     assert found["format"] == 1
     assert found == json.loads(json.dumps(jsonform.render(ladder.report)))

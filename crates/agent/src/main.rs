@@ -62,6 +62,8 @@ enum Command {
     Digest(Box<traffic::digest::command::DigestArguments>),
     /// Sum up what clients ask of memcached, by command and pattern of key, as JSON
     Memcached(traffic::memcached::command::MemcachedArguments),
+    /// Make a disk as it may be after its power failed, from a log of its writes
+    PowerCut(host::power_cut::PowerCutArguments),
     /// Print what a file of traffic holds, one JSON line an event
     #[command(hide = true)]
     Events(traffic::events::EventsArguments),
@@ -94,6 +96,7 @@ fn main() -> std::process::ExitCode {
         Command::File(arguments) => settings::plain::run(&arguments),
         Command::Digest(arguments) => traffic::digest::command::run(&arguments),
         Command::Memcached(arguments) => traffic::memcached::command::run(&arguments),
+        Command::PowerCut(arguments) => host::power_cut::run(&arguments),
         Command::Events(arguments) => traffic::events::run(&arguments),
         Command::Buckets => histogram::print_buckets(std::io::stdin().lock(), std::io::stdout().lock()),
     };

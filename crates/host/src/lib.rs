@@ -20,6 +20,7 @@ pub mod netdev;
 mod netlink;
 pub mod objects;
 pub mod packets;
+pub mod power_cut;
 pub mod powercap;
 pub mod process;
 pub mod psi;

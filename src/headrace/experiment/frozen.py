@@ -228,6 +228,11 @@ class Design:
         return options_of(self.workload, treatment)
 
     @property
+    def cuts_power(self) -> bool:
+        """Whether it is about what power cuts take: then its throughput decides nothing."""
+        return self.workload.kind == "power-cut"
+
+    @property
     def is_open_loop(self) -> bool:
         """Whether operations start independently of the server in every treatment (an open loop)."""
         options = [self.options_of(treatment) for treatment in self.treatments]

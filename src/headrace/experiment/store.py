@@ -96,6 +96,8 @@ class TrialRecord:
     #: Machine -> ``offset_ns`` by which its clock is ahead of the controller's, and its uncertainty ``error_ns``:
     #: of the target and of each client, at the start of the trial.
     clocks: dict[str, dict[str, int]] = field(default_factory=dict)
+    #: What power cuts took, as in ``workloads.Cut``.
+    cuts: list[dict[str, Any]] = field(default_factory=list)
 
     @classmethod
     def of(cls, spec: TrialSpec, state: TrialState, reason: str = "") -> TrialRecord:

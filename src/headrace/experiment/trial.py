@@ -11,7 +11,7 @@ import contextlib
 import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -199,6 +199,7 @@ async def run_trial(
         cpus=HostFacts(lab.facts).cpu_count,
         accel=lab.accel,
         settled_s=steps.settled_s,
+        cuts=steps.cuts,
         machine=lab.target.name,
     )
     return record, data
@@ -280,6 +281,7 @@ class _Steps:
         self._cpus = (lab.side.cpus, lab.side.cpus) if lab.side else ("", "")
         self.window_ns = (0, 0)
         self.settled_s = 0.0
+        self.cuts: list[dict[str, Any]] = []
         self._running: PrivateServer | None = None
         self.knobs: dict[str, dict[str, Any]] = {}
         self.warnings: list[str] = []
@@ -353,6 +355,7 @@ class _Steps:
             self.window_ns = (measurement.window_start_ns, measurement.window_end_ns)
             self.invalid = measurement.invalid
             self.warnings.extend(measurement.warnings)
+            self.cuts = [asdict(cut) for cut in measurement.cuts]
             if not workload.needs_server:
                 await workload.cleanup(context)
         from headrace.host.arrow import SAMPLES, TrialData, read_samples

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from headrace.base.errors import PlanError, Refused
 from headrace.base.model import Treatment, Value
 from headrace.experiment.plan import Plan, VolumeTable, size_in_bytes
+from headrace.experiment.workloads.power_cut import ONE_ONLY, PowerCut
 from headrace.lab import volumes
 from headrace.lab.volumes import DeviceSpec, Raid, VolumeSpec
 
@@ -62,6 +63,8 @@ def spec_of(table: VolumeTable, treatment: Treatment) -> VolumeSpec:
 def check(plan: Plan, treatment: Treatment) -> None:
     """Raise PlanError, before anything runs, for devices that cannot be combined as the treatment requires."""
     kind = str(treatment.settings.get("volume.device", plan.volume.device))
+    if plan.workload.kind == PowerCut.kind:
+        _check_cuts(kind, treatment)
     has_raid = any(f"volume.{name}" in treatment.settings for name in _RAID)
     if kind not in (*volumes.MADE_OF_OTHERS, "block") and not has_raid:
         return
@@ -70,6 +73,21 @@ def check(plan: Plan, treatment: Treatment) -> None:
     except PlanError as error:
         hint = error.hint or _way_out(plan, treatment, error.message)
         raise PlanError(f"{error.message}, in {treatment.name}", hint=hint) from error
+
+
+def _check_cuts(kind: str, treatment: Treatment) -> None:
+    """What a power cut leaves is made of the log of a volume, and mounted beside it."""
+    if kind != "logged":
+        raise PlanError(
+            f"volume.device = {kind!r} in {treatment.name}: power cuts need a volume whose writes are logged",
+            hint='[volume] device = "logged"',
+        )
+    if (filesystem := treatment.settings.get("volume.filesystem")) in ONE_ONLY:
+        raise PlanError(
+            f"volume.filesystem = {filesystem!r} in {treatment.name}: the kernel cannot mount what a power cut "
+            "leaves beside the volume, because both have one identity",
+            hint="ext4 or xfs",
+        )
 
 
 def _only_disk(table: VolumeTable) -> str:

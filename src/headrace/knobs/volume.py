@@ -40,7 +40,7 @@ KNOBS = (
         "volume.device",
         Kind.TEXT,
         Cost.REBUILD,
-        "What the volume is built on: directory, loop, zram, a real device listed in volume.devices, or "
+        "What the volume is built on: directory, loop, logged, zram, a real device listed in volume.devices, or "
         "several of them as md, lvm, dm-stripe or btrfs-raid.",
         "headrace: Volumes",
     ),

@@ -130,7 +130,7 @@ def test_a_directory_takes_no_settings() -> None:
     [
         (
             VolumeSpec(DeviceSpec("floppy", 1, ""), "xfs", (), (), {}),
-            "loop, zram, block, md, lvm, dm-stripe, btrfs-raid, directory",
+            "loop, logged, zram, block, md, lvm, dm-stripe, btrfs-raid, directory",
         ),
         (loop_spec("zfs"), "'zfs': must be one of xfs, ext4, btrfs"),
         (loop_spec(size_bytes=0), "needs a size"),

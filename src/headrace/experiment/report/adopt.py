@@ -97,6 +97,8 @@ def _found(view: View, effect: Effect) -> list[Setting]:
 
 def winners(view: View) -> list[Effect]:
     """For each condition the treatment that the headline names."""
+    if view.design.cuts_power:
+        return []
     effects = [e for e in view.analysis.effects if e.response == THROUGHPUT]
     conditions = dict.fromkeys(e.condition for e in effects)
     best = (best_proven(effects, condition, view.design.asked) for condition in conditions)

@@ -19,6 +19,11 @@ A new section needs its own file and a line here. ``report.json``: the page's co
     noise[]               condition, response, ratio, floor, blocks
     growth[]              of trials of ten minutes and more: trial, treatment, measure, mean, change (over the
                           window), shows (whether its interval excludes 0)
+    power_cuts[]          of the workload power-cut: treatment, trials, trials_that_lost, cuts, cuts_that_lost,
+                          lost_per_cut (acknowledged transactions, an estimate), most_lost, most_lost_s,
+                          acknowledged (of all cuts), recovery_s (median), after (what became of a server that did
+                          not come up, or not with whole tables: text -> cuts), at_most_of_trials (null where any
+                          was lost)
     trials[]              number, block, position, treatment, role, state, reason, excluded (why it is not
                           analysed, or null), throughput_ops_s, p99_ns, started_ns, finished_ns, facts_hash,
                           warnings[]
@@ -52,6 +57,7 @@ from headrace.experiment.report import (
     adopt,
     choice,
     configuration,
+    cuts,
     duet,
     growth,
     host,
@@ -76,6 +82,7 @@ FORMAT_VERSION = 1
 
 SECTIONS: tuple[Callable[[View], Section], ...] = (
     result.section,
+    cuts.section,
     numbers.section,
     settle.section,
     choice.section,

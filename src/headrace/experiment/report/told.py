@@ -8,22 +8,31 @@ from collections.abc import Iterable
 from headrace.base.effect import Effect, Verdict
 from headrace.experiment.report import adopt
 from headrace.experiment.report.view import View
+from headrace.experiment.stats import cuts
 from headrace.experiment.stats.headline import TAIL
 from headrace.experiment.stats.trials import THROUGHPUT
 from headrace.show.notice import Conclusion, Notice, Told
 
 
 def notice(view: View) -> Notice:
-    effects = view.analysis.effects
+    effects = () if view.design.cuts_power else view.analysis.effects
     return Notice(
         kind="experiment",
         subject=view.analysis.name,
-        conclusion=conclusion(effects),
+        conclusion=_of_cuts(view) if view.design.cuts_power else conclusion(effects),
         headline=view.analysis.headline,
         effects=tuple(Told.of(each) for each in effects if each.response in (THROUGHPUT, TAIL)),
         next=adopt.commands(view) or f"headrace report {shlex.quote(str(view.folder.path))}\n",
         link=str(view.folder.path / "report.html"),
     )
+
+
+def _of_cuts(view: View) -> Conclusion:
+    """Worse where any of the configurations lost what it had acknowledged."""
+    taken = cuts.lost(view.records, view.design.by_name, view.design.alpha)
+    if not taken:
+        return Conclusion.NOT_ENOUGH_DATA
+    return Conclusion.WORSE if any(each.cuts_that_lost for each in taken) else Conclusion.EQUIVALENT
 
 
 def conclusion(effects: Iterable[Effect]) -> Conclusion:

@@ -115,7 +115,7 @@ OOPSED = 1 << 7
 
 #: Programs that drive load or measure for headrace. The kernel cuts names to 15 characters. On another machine
 #: the agent is named after its content: agent.py.
-OWN_PROGRAMS = re.compile(r"headrace|headrace-agent|agent-[0-9a-f]{9}|fio|sysbench")
+OWN_PROGRAMS = re.compile(r"headrace|headrace-agent|agent-[0-9a-f]{9}|fio|sysbench|qemu-storage-da")
 
 #: Programs that do hardly any I/O of their own. When a child ends, the kernel adds all its bytes to its parent's
 #: counters (wait_task_zombie), and our warm-up ends just before the window. A running child has its own counters.

@@ -78,11 +78,13 @@ def of_experiment(
     asked: Collection[str] = (),
     more: More | None = None,
     is_open_loop: bool = False,
+    instead: str = "",
 ) -> str:
     """The headline of ``analysis``. ``baselines`` maps condition to treatment; ``done`` of ``planned`` trials;
     ``asked`` are the treatments that the experiment is about (empty: all).
 
     ``is_open_loop``: the load has a rate of its own, so that only times can differ where all keep up with it.
+    ``instead`` is the conclusion of an experiment that is about something else than throughput and times.
     ``invalid`` are the reasons of the invalid trials, and ``again`` is the command that measures them again;
     ``more`` has those that would decide what is open.
     ``failed`` maps a treatment to (failed trials, trials): the remaining trials of a treatment that often fails
@@ -90,7 +92,9 @@ def of_experiment(
     """
     names = {name: treatment.configuration for name, treatment in treatments.items()}
     waits = _waits(analysis, names, baselines, asked, more) if is_open_loop else ""
-    parts = [waits or _conclusion(analysis, names, baselines, asked, more), *_adjusted(analysis)]
+    parts = [instead] if instead else []
+    if not instead:
+        parts += [waits or _conclusion(analysis, names, baselines, asked, more), *_adjusted(analysis)]
     if failed:
         listed = ", ".join(f"{name} in {n} of {total}" for name, (n, total) in failed.items())
         parts.append(f"Failed: {listed} trials.")

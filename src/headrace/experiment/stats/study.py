@@ -19,7 +19,7 @@ from headrace.base.intervals import Interval
 from headrace.base.model import Treatment, TrialState
 from headrace.base.percentiles import PERCENTILES, jackknife, merge
 from headrace.experiment.frozen import Design
-from headrace.experiment.stats import decision, headline, machines, matters, sequential
+from headrace.experiment.stats import cuts, decision, headline, machines, matters, sequential
 from headrace.experiment.stats.compare import effects as effects_of
 from headrace.experiment.stats.compare import (
     geometric_mean,
@@ -97,7 +97,7 @@ def analyse_experiment(folder: ExperimentFolder, tables: Tables | None = None) -
                 margin=design.equivalence,
             )
         ),
-        decision=None if last == 0 else _decision(judged, looked),
+        decision=None if last == 0 or design.cuts_power else _decision(judged, looked),
         machines=_machines(folder, design, by_treatment, records),
         adjustments=tuple(adjustments),
     )
@@ -114,6 +114,7 @@ def analyse_experiment(folder: ExperimentFolder, tables: Tables | None = None) -
         asked=design.asked,
         more=_more(folder, design, records),
         is_open_loop=design.is_open_loop,
+        instead=cuts.sentence(cuts.lost(records, design.by_name, design.alpha), design.by_name, design.alpha),
     )
     early = f"No verdict yet: the first look is after block {design.blocks}. " if last == 0 else ""
     return replace(analysis, headline=f"{early}{_left_out(design, effects)} {text}".strip())

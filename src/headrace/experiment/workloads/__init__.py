@@ -20,18 +20,20 @@ from headrace.experiment.workloads.memcached import Memcached
 from headrace.experiment.workloads.observe import Observe
 from headrace.experiment.workloads.oltp import Oltp
 from headrace.experiment.workloads.options import OptionDoc
+from headrace.experiment.workloads.power_cut import PowerCut
 from headrace.experiment.workloads.probe import Probe, guarded
 from headrace.experiment.workloads.replay import Replay
 from headrace.experiment.workloads.sql import Sql
 from headrace.experiment.workloads.sysbench_fileio import SysbenchFileio
 from headrace.experiment.workloads.sysbench_oltp import SysbenchOltp
 from headrace.experiment.workloads.tpcc import Tpcc
-from headrace.experiment.workloads.workload import Context, Measurement, Workload
+from headrace.experiment.workloads.workload import Context, Cut, Measurement, Workload
 
 __all__ = [
     "GUARDS",
     "KINDS",
     "Context",
+    "Cut",
     "Finding",
     "Measurement",
     "Workload",
@@ -52,13 +54,24 @@ __all__ = [
 GUARDS = OF_CACHES
 
 _Kind = type[
-    Oltp | Sql | Tpcc | Replay | Apply | Memcached | Fio | SysbenchFileio | SysbenchOltp | Observe | Probe
+    Oltp
+    | Sql
+    | Tpcc
+    | PowerCut
+    | Replay
+    | Apply
+    | Memcached
+    | Fio
+    | SysbenchFileio
+    | SysbenchOltp
+    | Observe
+    | Probe
 ]
 
 _REGISTRY: dict[str, _Kind] = {
     workload.kind: workload
     for workload in (
-        Oltp, Sql, Tpcc, Replay, Apply, Memcached, Fio, SysbenchFileio, SysbenchOltp, Observe, Probe,
+        Oltp, Sql, Tpcc, PowerCut, Replay, Apply, Memcached, Fio, SysbenchFileio, SysbenchOltp, Observe, Probe,
     )
 }  # fmt: skip
 

@@ -47,6 +47,22 @@ class Context:
 
 
 @dataclass(frozen=True)
+class Cut:
+    """What a power cut after the window took.
+
+    ``acknowledged`` transactions had been answered when it came, ``lost`` of them were gone; none was missing
+    ``lost_s`` seconds before it (0: none was missing). ``state`` is empty where the server came up with whole
+    tables after ``recovery_s``, else what became of it.
+    """
+
+    acknowledged: int
+    lost: int = 0
+    lost_s: float = 0.0
+    recovery_s: float = 0.0
+    state: str = ""
+
+
+@dataclass(frozen=True)
 class Measurement:
     """The result of a workload: tables as in arrow.INTERVALS and arrow.LATENCY, and the measured window.
 
@@ -63,6 +79,7 @@ class Measurement:
     window_end_ns: int
     invalid: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    cuts: tuple[Cut, ...] = ()
 
 
 class Workload(Protocol):

@@ -20,6 +20,7 @@ from headrace.lab.volumes.block import BLOCK
 from headrace.lab.volumes.btrfs_raid import BTRFS_RAID
 from headrace.lab.volumes.device import Device, DeviceKind, DeviceSpec, Raid, Site
 from headrace.lab.volumes.filesystems import FILESYSTEMS, Filesystem, kernel_words
+from headrace.lab.volumes.logged import LOGGED
 from headrace.lab.volumes.loop import LOOP
 from headrace.lab.volumes.mapped import DM_STRIPE, LVM
 from headrace.lab.volumes.md import MD
@@ -42,6 +43,7 @@ __all__ = [
 #: The kinds of block device; ``directory`` is not one.
 DEVICES: Mapping[str, DeviceKind] = {
     "loop": LOOP,
+    "logged": LOGGED,
     "zram": ZRAM,
     "block": BLOCK,
     "md": MD,

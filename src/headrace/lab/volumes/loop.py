@@ -22,7 +22,7 @@ class Loop:
 
     async def attach(self, site: Site, spec: DeviceSpec) -> Device:
         site.must_be_root("a loop device")
-        await _must_fit(site, spec.size_bytes)
+        await must_fit(site, spec.size_bytes)
         backing = f"{site.folder}/{site.name}.img"
         await site.record({"kind": "remove", "path": backing}, {"kind": "loop", "backing": backing})
         await _make_file(site, backing, spec.size_bytes)
@@ -31,7 +31,7 @@ class Loop:
         return Device(path, discard=False)
 
 
-async def _must_fit(site: Site, size_bytes: int) -> None:
+async def must_fit(site: Site, size_bytes: int) -> None:
     answer = await site.run(["stat", "--file-system", "--format=%a %S", site.folder])
     blocks, block_bytes = map(int, answer.text.split())
     if blocks * block_bytes < size_bytes + RESERVE_BYTES:
