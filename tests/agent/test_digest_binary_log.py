@@ -94,12 +94,15 @@ def test_parts_merge_to_the_whole() -> None:
     assert merge([merged.table]).equals(merged.table)
 
 
-def test_a_file_that_is_named_twice_is_said_to_be(tmp_path: Path) -> None:
-    link = tmp_path / "again"
+def test_a_file_that_is_named_twice_counts_once(tmp_path: Path) -> None:
+    link, copy = tmp_path / "again", tmp_path / "copy.gz"
     link.symlink_to(ROW)
-    found = json.loads(lines(ROW, link)[0])
-    assert [place["input"] for place in found["coverage"]["places"]] == [str(link)]
-    assert "named before" in found["coverage"]["places"][0]["reason"]
+    copy.write_bytes(gzip.compress(ROW.read_bytes()))
+    once, again = digest(ROW), digest(ROW, link, copy)
+    assert {**figures(again), "coverage": {}} == {**figures(once), "coverage": {}}
+    said = {place["input"]: place["reason"] for place in again.places}
+    assert said[str(link)].startswith("left out: this file was named before")
+    assert said[str(copy)].startswith(f"left out: {ROW} has all of it")
 
 
 def test_a_saved_digest_keeps_it(tmp_path: Path) -> None:

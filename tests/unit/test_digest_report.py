@@ -107,7 +107,7 @@ def lossy() -> Digest:
         "gaps": 2, "gap_bytes": 1_234, "skipped_bytes": 5_000, "damaged": 30, "unknown_statements": 4,
         "unanswered": 2, "lost_events": 125, "sampled_events": 400, "represented_events": 4_000,
         "throttled_events": 39, "throttled_ns": 913_010_000_000, "unread_times": 2,
-        "unread_accounts": 3, "unknown_databases": 7,
+        "unread_accounts": 3, "unknown_databases": 7, "repeated_events": 1,
         "places": [{"input": "a.pcap", "offset": 7, "item": n, "reason": "cut"} for n in range(20)],
     }  # fmt: skip
     return digest(digests.traffic(1, 500), Shape(inputs=["a.pcap"], coverage=coverage))
@@ -123,7 +123,7 @@ def test_coverage_comes_first_and_says_what_was_lost() -> None:
         "sessions: 50, readable 80.0%; 10 encrypted (TLS)", "5 began before the capture",
         "3 lost by the kernel",
         "2 lines with # Time: could not be read", "3 lines with # User@Host: could not be read",
-        "databases: 7 events are of an unknown one",
+        "databases: 7 events are of an unknown one", "repeated: 1 event is in more than one of the files",
         "2 gaps in streams, 1.23 kB in gaps", "4 executions of statements prepared before", "damaged: 30",
         "at least 125 events (20.0%)", "400 events are of a log with log_slow_rate_limit",
         "a.pcap, item 0, byte 7: cut", "and 25 more",

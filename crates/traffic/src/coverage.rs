@@ -100,6 +100,8 @@ pub struct Coverage {
     /// Events that are older than what their log said of the database: it may have changed in between, and is not known.
     pub unknown_databases: u64,
     pub other_lines: u64,
+    /// Of the events, those that another of the files has, too: they count twice.
+    pub repeated_events: u64,
     /// Of the events, those that a server summed up itself: nothing is known of a single one.
     pub summarised_events: u64,
     /// The first of them, and notes on whole inputs.
@@ -283,6 +285,7 @@ impl Coverage {
         self.unread_accounts += other.unread_accounts;
         self.unknown_databases += other.unknown_databases;
         self.other_lines += other.other_lines;
+        self.repeated_events += other.repeated_events;
         self.summarised_events += other.summarised_events;
         self.places.extend(other.places.iter().cloned());
         self.limit_places();

@@ -23,7 +23,7 @@ use super::coverage::Coverage;
 use super::event::{Command, Event, Outcome, Sink};
 use super::pieces::{Buffer, Pieces, drive, without_banners, without_return};
 use super::slow_log::time::{self, Stamp};
-use super::slow_log::{self, MAX_EVENT_BYTES};
+use super::slow_log::{self, Lexer, MAX_EVENT_BYTES};
 
 const BUFFER_BYTES: usize = 512 << 10;
 /// What is before an argument is not longer.
@@ -231,6 +231,22 @@ fn has_strange_lines(command: &[u8], lines: &[u8]) -> bool {
     has_none && !lines.trim_ascii().is_empty()
 }
 
+/// What ends a block in a ticket, a wiki or a page.
+const CLOSING: [&[u8]; 9] =
+    [b"```", b"~~~", b"{noformat}", b"{code}", b"{quote}", b"</pre>", b"[/code]", b"]]>", b"Script done on "];
+
+/// A statement without the end of the block that the log was pasted into and what follows that, and how many lines these
+/// are. Nothing else tells where a statement ends.
+fn without_closing(text: &[u8]) -> (&[u8], u64) {
+    let closes = |at: &usize| {
+        CLOSING.iter().any(|mark| text[at + 1..].starts_with(mark)) && !Lexer::default().is_inside(text, *at)
+    };
+    match memchr_iter(b'\n', text).find(closes) {
+        Some(at) => (&text[..=at], memchr_iter(b'\n', &text[at + 1..]).count().max(1) as u64),
+        None => (text, 0),
+    }
+}
+
 /// The statement behind the `[number]` that MySQL up to 5.1 writes before prepared ones.
 fn without_number(argument: &[u8]) -> &[u8] {
     let Some(rest) = argument.strip_prefix(b"[") else { return argument };
@@ -356,8 +372,11 @@ impl<'n> Parser<'n> {
         let argument = whole.get(prefix.length..).unwrap_or_default();
         // Where a container writes both of its logs to one stream, lines of the error log follow a statement.
         let (argument, other_lines) = slow_log::without_other_lines(argument);
+        let (argument, closing_lines) = without_closing(argument);
+        let other_lines = other_lines + closing_lines;
         self.coverage.other_lines += other_lines;
-        let is_ended = whole.ends_with(b"\n") || whole.ends_with(b"\r") && end < text.len();
+        let is_ended =
+            closing_lines > 0 || whole.ends_with(b"\n") || whole.ends_with(b"\r") && end < text.len();
         if is_cut {
             self.damage(buffer, at, "a statement longer than 16 MiB: cut there");
             self.skips = Some(true);

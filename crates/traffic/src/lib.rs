@@ -21,6 +21,7 @@ mod pieces;
 mod prefixed;
 pub mod proxy;
 pub mod recording;
+mod repeats;
 pub mod replay;
 mod rewritten;
 pub mod slow_log;

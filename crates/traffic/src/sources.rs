@@ -2,6 +2,7 @@
 
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
+pub mod together;
 
 use std::io::Read;
 use std::path::Path;
@@ -13,7 +14,6 @@ use super::packets::dump::{self, Dump};
 use super::pieces::{BYTE_ORDER_MARK, without_banners};
 use super::prefixed::First;
 use super::recording::{MAGIC, Reader};
-use super::stream::Streams;
 use super::wire::{Decoder, WireOptions};
 use super::{binlog, exports, general_log, input, packets, prefixed, slow_log, unreadable};
 use base::error::AgentError;
@@ -177,33 +177,6 @@ pub fn read(path: &Path, options: &SourceOptions, sink: &mut dyn Sink) -> anyhow
             read_recording(&mut Reader::open(path)?, &name, options, sink)
         }
         Kind::Export | Kind::Prefixed | Kind::Empty => Ok(Coverage::default()),
-    }
-}
-
-/// Gives what the connections of a capture carry, whatever their protocol.
-///
-/// # Errors
-/// It cannot be read, is no capture, or its packets have no times.
-pub fn read_streams(
-    path: &Path,
-    options: &PacketOptions,
-    streams: &mut impl Streams,
-) -> anyhow::Result<Coverage> {
-    let mut input = input::open(path, false)?;
-    let name = input.name().to_owned();
-    let (kind, head) = head(&mut input, &name)?;
-    let input = std::io::Cursor::new(head).chain(input);
-    match kind {
-        Kind::Capture => packets::read(input, &name, options, streams),
-        Kind::PacketText => {
-            let mut dump = Dump::open(input)?;
-            if !dump.has_times() {
-                let reason = format!("the packets in {name} have no times: print them with tcpdump -tttt");
-                return Err(AgentError::Named(reason).into());
-            }
-            packets::read_dump(&mut dump, &name, options, streams)
-        }
-        kind => Err(AgentError::Named(format!("{name} is {}, and no capture", kind.said())).into()),
     }
 }
 

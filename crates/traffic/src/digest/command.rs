@@ -1,9 +1,7 @@
 //! `headrace-agent digest`: files, pipes and growing files in, one digest (or one an interval) out.
 
-use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};
@@ -23,6 +21,8 @@ use crate::digest::{Digest, DigestOptions};
 use crate::event::{Event, Sink};
 use crate::filter::{Filter, Selection, parse_moment_or_ago};
 use crate::packets::PacketOptions;
+use crate::repeats::{Repeats, Seen};
+use crate::sources::together::{grouped, name_of, read_group};
 use crate::sources::{self, Expected, Kind, SourceOptions};
 use crate::wire::{Decoder, WireOptions};
 use crate::{input, slow_log};
@@ -127,18 +127,7 @@ pub fn run(arguments: &DigestArguments) -> anyhow::Result<()> {
         return Ok(ended?);
     }
     let progress = Progress::start(&arguments.files, arguments.follow);
-    let mut seen = HashSet::new();
-    for path in &arguments.files {
-        let file = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file);
-        if file.is_some_and(|file| !seen.insert((file.dev(), file.ino()))) {
-            let again = "this file was named before, by this or another name: its events are counted again";
-            source.coverage.note(&name_of(path), again);
-        }
-        for (digest, coverage) in read(path, arguments, &options)? {
-            whole.merge(digest);
-            source.coverage.merge(&coverage);
-        }
-    }
+    read_files(arguments, &options, &mut whole, &mut source.coverage)?;
     progress.end();
     source.coverage.note_mixed_lines();
     for note in altered::notes(&whole.classes, whole.has_hole) {
@@ -151,6 +140,33 @@ pub fn run(arguments: &DigestArguments) -> anyhow::Result<()> {
         .coverage
         .unreadable()
         .map_or(Ok(()), |why| Err(AgentError::Named(format!("{}: {why}", source.inputs.join(", "))).into()))
+}
+
+/// Reads files, each event once where that can be told.
+fn read_files(
+    arguments: &DigestArguments,
+    options: &DigestOptions,
+    whole: &mut Digest,
+    coverage: &mut Coverage,
+) -> anyhow::Result<()> {
+    let groups = grouped(&arguments.files, arguments.follow, coverage);
+    let mut repeats = Repeats::default();
+    let options = DigestOptions { is_one_of_several: groups.len() > 1, ..options.clone() };
+    for group in &groups {
+        let (mut seen, mut digests) = (Seen::default(), Vec::new());
+        let mut of_group = Coverage::default();
+        for (mut digest, of_part) in read(group, arguments, &options)? {
+            seen.merge(digest.take_seen());
+            digests.push(digest);
+            of_group.merge(&of_part);
+        }
+        if repeats.next(&name_of(group), seen, true, coverage) {
+            continue;
+        }
+        coverage.merge(&of_group);
+        digests.into_iter().for_each(|digest| whole.merge(digest));
+    }
+    Ok(())
 }
 
 fn options(arguments: &DigestArguments) -> DigestOptions {
@@ -179,12 +195,8 @@ fn options(arguments: &DigestArguments) -> DigestOptions {
 fn inputs(arguments: &DigestArguments) -> Vec<String> {
     match &arguments.interface {
         Some(interface) => vec![format!("interface {interface}")],
-        None => arguments.files.iter().map(|path| name_of(path)).collect(),
+        None => arguments.files.iter().map(|path| name_of(std::slice::from_ref(path))).collect(),
     }
-}
-
-fn name_of(path: &Path) -> String {
-    if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() }
 }
 
 fn workers(arguments: &DigestArguments) -> usize {
@@ -194,19 +206,22 @@ fn workers(arguments: &DigestArguments) -> usize {
 
 /// One digest a worker, each with its part of the coverage.
 fn read(
-    path: &Path,
+    group: &[PathBuf],
     arguments: &DigestArguments,
     options: &DigestOptions,
 ) -> anyhow::Result<Vec<(Digest, Coverage)>> {
-    let is_divisible = !arguments.follow && input::is_plain(path).with_context(|| name_of(path))?;
-    if is_divisible && sources::kind(path)? == Kind::SlowLog {
+    if let [path] = group
+        && !arguments.follow
+        && input::is_plain(path).with_context(|| name_of(group))?
+        && sources::kind(path)? == Kind::SlowLog
+    {
         if let Some(expected) = arguments.expected {
-            expected.check(Kind::SlowLog, &name_of(path))?;
+            expected.check(Kind::SlowLog, &name_of(group))?;
         }
         return slow_log::read_parallel(path, workers(arguments), || Digest::new(options));
     }
     let mut digest = Digest::new(options);
-    let coverage = sources::read(path, &source_options(arguments), &mut digest)?;
+    let coverage = read_group(group, &source_options(arguments), &mut digest)?;
     Ok(vec![(digest, coverage)])
 }
 
@@ -281,8 +296,8 @@ fn run_every(
             if let Some(interface) = &arguments.interface {
                 return capture_on(interface, arguments, &mut sink);
             }
-            for path in &arguments.files {
-                coverage.merge(&sources::read(path, &source_options(arguments), &mut sink)?);
+            for group in &grouped(&arguments.files, arguments.follow, &mut coverage) {
+                coverage.merge(&read_group(group, &source_options(arguments), &mut sink)?);
             }
             Ok((coverage, Ok(())))
         });

@@ -44,6 +44,7 @@ use crate::digest::transactions::Transactions;
 use crate::digest::waiting::Waiting;
 use crate::event::{Event, Outcome, Sink, Summary};
 use crate::filter::Selection;
+use crate::repeats::Seen;
 use sql::{self, Mode};
 
 /// Bytes of an example that are kept.
@@ -65,6 +66,8 @@ pub struct DigestOptions {
     pub group: Vec<Dimension>,
     pub selection: Selection,
     pub keeps_samples: bool,
+    /// Another file may have the same events.
+    pub is_one_of_several: bool,
     /// Classes that are listed, those with the most time; the rest is one more.
     pub most_listed: usize,
     /// What memory has room for; the same in all digests that are merged.
@@ -80,6 +83,7 @@ impl Default for DigestOptions {
             group: vec![Dimension::Class],
             selection: Selection::default(),
             keeps_samples: true,
+            is_one_of_several: false,
             most_listed: 50_000,
             bounds: Bounds {
                 most_classes: MOST_CLASSES,
@@ -113,6 +117,8 @@ pub struct Digest {
     statements: HashMap<Box<[u8]>, Statement, Seeded>,
     known: Known,
     waiting: Waiting,
+    /// Of one of several files.
+    seen: Option<Box<Seen>>,
     has_hole: bool,
     fingerprint: Vec<u8>,
     key: Vec<u8>,
@@ -148,6 +154,7 @@ impl Digest {
             statements: HashMap::with_hasher(Seeded::new()),
             known: Known::new(),
             waiting: Waiting::default(),
+            seen: options.is_one_of_several.then(Box::default),
             has_hole: false,
             fingerprint: Vec::new(),
             key: Vec::new(),
@@ -162,6 +169,9 @@ impl Digest {
         if !selection.is_everything() && !selection.accepts(event) {
             self.filtered += 1;
             return;
+        }
+        if let Some(seen) = &mut self.seen {
+            seen.event(event);
         }
         let sample = self.options.keeps_samples.then_some(sample_of as fn(&Event<'_>) -> Sample);
         let is_plain = self.is_plain();
@@ -198,6 +208,11 @@ impl Digest {
         self.date(event);
         let sender = self.everybody.count(event, event.response_ns.unwrap_or(0));
         self.classes.count(&self.key, event, sender, sample);
+    }
+
+    /// What was seen of a file, to be compared with others before this is merged.
+    pub(crate) fn take_seen(&mut self) -> Seen {
+        self.seen.take().map_or_else(Seen::default, |seen| *seen)
     }
 
     /// Makes the fingerprint of an event; true where any statement of its shape has the same one.

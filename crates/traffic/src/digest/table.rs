@@ -180,6 +180,7 @@ fn coverage_line(coverage: &Coverage) -> String {
         (coverage.unterminated_events, "statements without their ;"),
         (coverage.touched_lines, "changed header lines"),
         (coverage.other_lines, "lines of other logs"),
+        (coverage.repeated_events, "that count twice"),
         (coverage.sessions, "sessions"),
         (coverage.tls_sessions, "of them encrypted"),
         (coverage.midstream_sessions, "of them joined in mid-stream"),

@@ -11,7 +11,7 @@ use super::pattern::Shown;
 use crate::capture::{self, CaptureOptions};
 use crate::coverage::Coverage;
 use crate::packets::PacketOptions;
-use crate::sources;
+use crate::sources::together::{grouped, name_of, read_streams};
 use base::duration::parse_duration;
 use base::error::AgentError;
 use base::output::print_line;
@@ -65,12 +65,11 @@ pub fn run(arguments: &MemcachedArguments) -> anyhow::Result<()> {
         coverage = captured.coverage;
         ended = captured.ended.as_asked(name);
     }
-    for path in &arguments.files {
-        let is_pipe = path.as_os_str() == "-";
-        let name = if is_pipe { "standard input".to_owned() } else { path.display().to_string() };
+    for group in grouped(&arguments.files, false, &mut coverage) {
+        let name = name_of(&group);
         decoder.shared.name.clone_from(&name);
         sources.push(name);
-        let of_file = sources::read_streams(path, &packets, &mut decoder)?;
+        let of_file = read_streams(&group, &packets, &mut decoder)?;
         decoder.end_input();
         coverage.merge(&of_file);
     }

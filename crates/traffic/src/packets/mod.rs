@@ -30,6 +30,7 @@ mod pcap;
 mod pcapng;
 mod rarer;
 mod segment;
+pub mod several;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -364,17 +365,22 @@ pub fn read(
     let mut window = Window::new(input);
     let mut packets = Packets::new(name, options, streams);
     let mut ordered = Ordered::new(&mut packets, MOST_HELD);
-    if let Err(error) = read_frames(&mut window, &mut ordered) {
-        if !is_damage(&error) {
-            return Err(error.context(format!("cannot read the capture {name}")));
-        }
-        let left = window.bytes().len() as u64;
-        ordered.damage(window.offset(), 0, left, &format!("{error:#}"));
-    }
+    read_ordered(&mut window, &mut ordered, name)?;
     ordered.finish()?;
     let mut coverage = packets.finish()?;
     coverage.bytes = window.offset() + window.bytes().len() as u64;
     Ok(coverage)
+}
+
+/// Reads all frames. Where a compressed file is damaged, that is counted.
+fn read_ordered<R: Read>(window: &mut Window<R>, frames: &mut impl Frames, name: &str) -> anyhow::Result<()> {
+    let Err(error) = read_frames(window, frames) else { return Ok(()) };
+    if !is_damage(&error) {
+        return Err(error.context(format!("cannot read the capture {name}")));
+    }
+    let left = window.bytes().len() as u64;
+    frames.damage(window.offset(), 0, left, &format!("{error:#}"));
+    Ok(())
 }
 
 /// Reads a text of tcpdump to its end, as `read` does a capture.

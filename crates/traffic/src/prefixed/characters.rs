@@ -97,14 +97,36 @@ impl Changed {
         let is_any = |starts: fn(&[u8]) -> bool| {
             let mut lexer = Lexer::default();
             (0..text.len()).any(|at| {
-                matches!(text[at], b'&' | 0x80..) && starts(&text[at..]) && !lexer.is_inside(text, at)
+                matches!(text[at], b'&' | 0x1b | 0x80..) && starts(&text[at..]) && !lexer.is_inside(text, at)
             })
         };
         Self {
+            has_colours: is_any(|text| text.starts_with(b"\x1b[")),
             is_page: is_any(pages::is_entity),
             has_wide_blanks: is_any(|text| replaced(text).is_some() || quote(text).is_some()),
             tabs: if header_behind_tab(text).is_some() { Tabs::BeforeHeaders } else { Tabs::Kept },
             ..Self::default()
+        }
+    }
+
+    /// How shippers wrote the ends of lines inside of a statement of a general log, whose own line shows nothing.
+    pub(super) fn of_ends(text: &[u8]) -> Self {
+        let has = |mark: &[u8]| {
+            let mut lexer = Lexer::default();
+            memmem::find_iter(text, mark).take(MOST_TABS).any(|at| !lexer.is_inside(text, at))
+        };
+        Self { has_octal: has(b"#012"), has_backslashes: has(b"\\n"), ..Self::default() }
+    }
+
+    /// Both changes.
+    pub(super) fn with(self, other: Self) -> Self {
+        Self {
+            is_page: self.is_page || other.is_page,
+            has_colours: self.has_colours || other.has_colours,
+            has_wide_blanks: self.has_wide_blanks || other.has_wide_blanks,
+            has_octal: self.has_octal || other.has_octal,
+            has_backslashes: self.has_backslashes || other.has_backslashes,
+            ..self
         }
     }
 

@@ -111,7 +111,7 @@ fn of_lines(head: &[u8], at_end: bool) -> Option<(First, Form)> {
         if let Some(form) = Form::of(&line, changed) {
             return Some((First::Prefixed, form));
         }
-        let Some(at) = header(&line) else { continue };
+        let Some(at) = header(&line).or_else(|| event(&line)) else { continue };
         if let Some(shape) = stranger.as_ref().and_then(|before| shape(before, &line[..at])) {
             let example = line[..at].to_vec();
             return Some((First::Prefixed, Form { shape, example, changed, ..Form::default() }));
@@ -127,6 +127,13 @@ pub(super) fn of_general(head: &[u8]) -> Option<Form> {
     if is_printable(head) {
         return Some(Form { changed: Changed::printable(), ..Form::default() });
     }
+    let changed =
+        statements(head).iter().map(|text| Changed::of_statement(text)).find(|changed| changed.is_any())?;
+    Some(Form { changed, ..Form::default() })
+}
+
+/// The first statements of a general log.
+fn statements(head: &[u8]) -> Vec<Vec<u8>> {
     let mut statements: Vec<Vec<u8>> = Vec::new();
     for line in head.split_inclusive(|byte| *byte == b'\n') {
         if general_log::is_event(line) {
@@ -138,9 +145,7 @@ pub(super) fn of_general(head: &[u8]) -> Option<Form> {
             statement.extend_from_slice(line);
         }
     }
-    let changed =
-        statements.iter().map(|text| Changed::of_statement(text)).find(|changed| changed.is_any())?;
-    Some(Form { changed, ..Form::default() })
+    statements
 }
 
 /// Whether each `=` of a text is one of quoted-printable.
@@ -259,6 +264,19 @@ impl Form {
         (!form.layers.is_empty() || changed.is_any()).then_some(form)
     }
 
+    /// What the statements of a general log behind prefixes show of how they were changed.
+    pub(super) fn with_statements(self, head: &[u8]) -> Self {
+        let (mut text, restored) = (Vec::new(), self.changed.ends.restored(head));
+        for line in restored.split_inclusive(|byte| *byte == b'\n') {
+            let mut line = line.to_vec();
+            self.take_off(&mut line);
+            text.append(&mut line);
+        }
+        let of = |text: &Vec<u8>| Changed::of_statement(text).with(Changed::of_ends(text));
+        let changed = statements(&text).iter().map(of).fold(self.changed, Changed::with);
+        Self { changed, ..self }
+    }
+
     /// The first lines of a text without what is before them, up to the first account.
     fn lines_of(&self, head: &[u8]) -> Vec<Vec<u8>> {
         let restored = self.changed.ends.restored(head);
@@ -313,6 +331,11 @@ impl Form {
         !self.shape.is_empty() || self.layers.iter().any(|layer| *layer != Layer::Indent)
     }
 
+    /// Whether a mail quotes the log.
+    pub(super) fn is_mail(&self) -> bool {
+        self.layers.contains(&Layer::Mail)
+    }
+
     /// In words, for the coverage.
     pub(crate) fn description(&self) -> String {
         let mut parts: Vec<String> =
@@ -357,6 +380,21 @@ fn header(line: &[u8]) -> Option<usize> {
         [b"# Time: ", b"# User@Host: ", b"# Query_time: ", b"# administrator command: "];
     let window = &line[..line.len().min(PREFIX_BYTES)];
     MARKS.iter().filter_map(|mark| memmem::find(window, mark)).min().filter(|at| is_of_log(&line[*at..]))
+}
+
+/// Where a line of a general log begins that is not at the beginning. What is in quotes or in a cell of a table ends in more
+/// of these, and is none.
+fn event(line: &[u8]) -> Option<usize> {
+    memchr::memchr(b'\t', line)?;
+    let begins = |at: &usize| {
+        matches!(line[*at], b'\t' | b'0'..=b'9')
+            && !line[at - 1].is_ascii_alphanumeric()
+            && general_log::is_event(&[&line[*at..], b"\n"].concat())
+    };
+    let at = (1..line.len().min(PREFIX_BYTES)).find(begins)?;
+    let is_quoted = memchr::memchr_iter(b'"', &line[..at]).count() % 2 > 0 || line[at - 1] == b'\'';
+    let is_cell = line[0] == b'|' && line.trim_ascii_end().ends_with(b"|");
+    (!is_quoted && !is_cell).then_some(at)
 }
 
 /// What two prefixes have in common: digits may be others, and letters where they differ.

@@ -68,8 +68,13 @@ pub fn is_changed(head: &[u8]) -> bool {
 /// What a beginning tells of which nothing is to come.
 fn told(head: &[u8]) -> Option<(First, Form)> {
     let (first, form) = form::first(head, true)?;
-    let changed = if first == First::GeneralLog { form::of_general(head) } else { None };
-    Some(changed.map_or((first, form), |form| (First::Prefixed, form)))
+    match first {
+        First::SlowLog => Some((first, form)),
+        First::GeneralLog => {
+            Some(form::of_general(head).map_or((first, form), |form| (First::Prefixed, form)))
+        }
+        First::Prefixed => Some((first, form.with_statements(head))),
+    }
 }
 
 #[cfg(test)]

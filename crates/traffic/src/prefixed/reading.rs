@@ -42,6 +42,7 @@ pub(super) fn read(
         begun: HashMap::new(),
         other_lines: 0,
         bare_lines: 0,
+        is_behind_gap: false,
         lines: 0,
     };
     let mut input =
@@ -66,6 +67,8 @@ struct Reading<'f> {
     other_lines: u64,
     /// Without the prefix.
     bare_lines: u64,
+    /// The last line is empty and has no prefix: what follows without one is the mail's own text.
+    is_behind_gap: bool,
 }
 
 /// A container, a host, a program.
@@ -128,14 +131,16 @@ impl<'f> Reading<'f> {
             let is_empty = without_return(line.strip_suffix(b"\n").unwrap_or(line)).is_empty();
             self.bare_lines += u64::from(!is_empty && self.form.is_of_all_lines());
             // As if the last one had written it, unless several did.
+            self.is_behind_gap = self.form.is_mail() && (is_empty || self.is_behind_gap);
             let writer = match self.writers.len() {
                 0 => self.writer(&[], line),
-                1 => Some(0),
+                1 if !self.is_behind_gap => Some(0),
                 _ => None,
             };
             self.other_lines += u64::from(writer.is_none() && is_something(line));
             return (writer, false);
         };
+        self.is_behind_gap = false;
         let writer = self.writer(&who, line);
         self.other_lines += u64::from(writer.is_none() && is_something(line));
         (writer, is_partial)

@@ -72,6 +72,9 @@ impl Ends {
 /// cut in two. Where programs break lines of a mail, they do so at blanks, and the lines differ in length.
 fn wrapped(head: &[u8]) -> Option<usize> {
     let lines: Vec<&[u8]> = head.split(|byte| *byte == b'\n').map(crate::pieces::without_return).collect();
+    if is_padded(&lines) {
+        return None;
+    }
     let mut width = None;
     let mut is_told = false;
     for pair in lines.windows(2) {
@@ -89,6 +92,13 @@ fn wrapped(head: &[u8]) -> Option<usize> {
         Some(width) => lines.iter().all(|line| characters(line) <= width).then_some(width),
         None => of_statements(&lines).or_else(|| of_words(&lines)),
     }
+}
+
+/// Whether most lines were filled with blanks to one width, as in what is copied of a terminal: none of them goes on.
+fn is_padded(lines: &[&[u8]]) -> bool {
+    let width = lines.iter().map(|line| characters(line)).max().unwrap_or(0);
+    let padded = lines.iter().filter(|line| line.ends_with(b"  ") && characters(line) == width).count();
+    2 * padded > lines.len()
 }
 
 /// The same where no line of a header is so wide: every line of a statement that goes on is as long as the longest of all,
@@ -158,6 +168,17 @@ fn is_stamp(text: &[u8]) -> bool {
         })
 }
 
+/// The same before MySQL 5.7 and in MariaDB: `240301 10:32:03`, `240301  9:32:03`.
+fn is_short_stamp(text: &[u8]) -> bool {
+    let form = b"000000 .0:00:0";
+    text.len() >= form.len()
+        && form.iter().zip(text).all(|(wanted, byte)| match wanted {
+            b'0' => byte.is_ascii_digit(),
+            b'.' => *byte == b' ' || byte.is_ascii_digit(),
+            _ => wanted == byte,
+        })
+}
+
 /// Of a text in UTF-8.
 fn characters(text: &[u8]) -> usize {
     text.iter().filter(|byte| **byte & 0xc0 != 0x80).count()
@@ -167,6 +188,7 @@ fn characters(text: &[u8]) -> usize {
 fn begins_own(text: &[u8]) -> bool {
     [&b"# "[..], b"SET timestamp=", b"use ", b"\t\t"].iter().any(|own| text.starts_with(own))
         || is_stamp(text)
+        || is_short_stamp(text)
 }
 
 /// Gives the usual ends of lines.

@@ -468,3 +468,75 @@ fn general_logs_in_another_order_are_read_or_named() {
     let (_, coverage) = texts(&mixed);
     assert!(coverage.places[0].reason.contains("in no order"), "{coverage:?}");
 }
+
+const GENERAL: &str = "2026-03-01T10:32:03.000200Z\t    8 Connect\tapp@web on shop using TCP/IP\n\
+    2026-03-01T10:32:03.000300Z\t    8 Query\tSELECT a\n  FROM t\n WHERE b = 'x\n```\n#012'\n\
+    2026-03-01T10:32:03.000400Z\t    8 Query\tSELECT 2\n";
+
+#[test]
+fn general_logs_behind_prefixes_of_no_known_program() {
+    let (expected, ..) = events(GENERAL.as_bytes());
+    let of: [(&str, Numbered); 8] = [
+        ("a diff", |_, text| format!("+{text}")),
+        ("journalctl -o short-monotonic", |n, text| format!("[{n:5}.000123] db1 mysqld[812]: {text}")),
+        ("ts", |n, text| format!("Mar 01 10:32:{n:02} {text}")),
+        ("git blame", |n, text| format!("a1b2c3d4 (Ann 2026-03-01 10:00:00 +0000 {n:4}) {text}")),
+        ("logcli", |_, text| format!("2026-03-01T10:32:03Z {{app=\"db\"}} {text}")),
+        ("a name", |_, text| format!("db1 mysql slow: {text}")),
+        ("bat", |n, text| format!("{:4} \u{2502} {text}", n + 1)),
+        ("fluentd", |_, text| format!("<2026-03-01 10:32:03 +0000> [mysql] {text}")),
+    ];
+    for (name, line) in of {
+        let content: String =
+            GENERAL.lines().enumerate().map(|(number, text)| line(number, text) + "\n").collect();
+        let (found, coverage, kind) = events(content.as_bytes());
+        assert_eq!((kind, found), (Kind::Prefixed, expected.clone()), "{name}: {content}");
+        assert_eq!((coverage.damaged, coverage.other_lines), (0, 0), "{name}");
+    }
+    // In quotes, or in a cell, the line has an end of its own.
+    for line in ["{\"log\"=>\"TEXT\"}", "host=db1 message=\"TEXT\" x=1", "| TEXT |", "'TEXT',"] {
+        let content: String = GENERAL.lines().map(|text| line.replace("TEXT", text) + "\n").collect();
+        assert_eq!(first(content.as_bytes(), true), None, "{line}");
+    }
+}
+
+#[test]
+fn statements_of_general_logs_are_put_back_behind_prefixes() {
+    let (expected, ..) = events(GENERAL.as_bytes());
+    let events_of_one_line = GENERAL.replace("\n  FROM", "#012  FROM").replace("\n WHERE", "#012 WHERE");
+    let joined = events_of_one_line.replace("'x\n```\n", "'x#012```#012");
+    // A value that looks like an end of a line cannot be told from one.
+    let joined = joined.replace("#012'", "y'");
+    let plain = GENERAL.replace("#012'", "y'");
+    let syslog: String =
+        joined.lines().map(|line| format!("Mar  1 10:32:03 db1 mysqld[812]: {line}\n")).collect();
+    assert_eq!(events(syslog.as_bytes()).0, events(plain.as_bytes()).0);
+    // Colours of grep in statements alone.
+    let coloured = GENERAL.replace("SELECT", "\x1b[01;31m\x1b[KSELECT\x1b[m\x1b[K");
+    assert_eq!(events(coloured.as_bytes()).0, expected);
+    // What is behind the end of a block or of a mail is none of a statement.
+    for content in [
+        format!("{{noformat}}\n{GENERAL}{{noformat}}\nAnd now?"),
+        format!("Look:\n\n```\n{GENERAL}```\n\nThanks"),
+        format!(
+            "Look:\n\n{}\nBest\nAnn\n",
+            GENERAL.lines().map(|line| format!("> {line}\n")).collect::<String>()
+        ),
+    ] {
+        assert_eq!(events(content.as_bytes()).0, expected, "{content}");
+    }
+}
+
+#[test]
+fn lines_that_were_filled_with_blanks_do_not_go_on() {
+    let old = "Time                 Id Command    Argument\n\
+        260301 10:32:03\t    8 Connect\tapp@web on shop using TCP/IP\n\t\t    8 Query\tSELECT a\nFROM t\nWHERE b = 1\n\
+        260301  9:32:04\t    8 Query\tSELECT 2\n\t\t    9 Query\tSELECT c\nFROM t\nWHERE d = 2\n";
+    let padded: String = old.lines().map(|line| format!("{line:200}\n")).collect();
+    let trimmed = |content: &str| -> Vec<(u64, String)> {
+        let words =
+            |text: &[u8]| String::from_utf8_lossy(text).split_whitespace().collect::<Vec<_>>().join(" ");
+        events(content.as_bytes()).0.iter().map(|seen| (seen.0, words(&seen.6))).collect()
+    };
+    assert_eq!(trimmed(&padded), trimmed(old));
+}

@@ -23,7 +23,9 @@ use crate::coverage::Coverage;
 use crate::event::{Event, Sink};
 use crate::guard::{self, Pulse};
 use crate::packets::PacketOptions;
-use crate::sources::{self, SourceOptions};
+use crate::repeats::{Repeats, Seen};
+use crate::sources::SourceOptions;
+use crate::sources::together::{grouped, name_of, read_group};
 use crate::wire::{Decoder, Known, WireOptions};
 use base::door;
 use base::duration::parse_duration;
@@ -205,14 +207,16 @@ fn read_all(
     shared: &Shared,
 ) -> anyhow::Result<(Coverage, Option<anyhow::Error>)> {
     let mut coverage = Coverage::default();
-    for (index, path) in arguments.sources.iter().enumerate() {
+    let groups = grouped(&arguments.sources, arguments.follow, &mut coverage);
+    let mut repeats = Repeats::default();
+    for (index, group) in groups.iter().enumerate() {
         if shared.is_over.load(Ordering::Relaxed) {
             break;
         }
         if let Some(writer) = shared.writer.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
             writer.begin_source();
         }
-        let is_pipe = path.as_os_str() == "-";
+        let (name, is_pipe) = (name_of(group), group[0].as_os_str() == "-");
         let options = SourceOptions {
             // A pipe ends well only if it listens to signals.
             follow: arguments.follow || is_pipe,
@@ -222,22 +226,27 @@ fn read_all(
             ..SourceOptions::default()
         };
         let mut events = 0;
-        let mut again = Again::default();
-        let mut keep = |event: &Event<'_>| shared.keep(event, index, arguments.sources.len());
+        let (mut again, mut seen) = (Again::default(), (groups.len() > 1).then(Seen::default));
+        let mut keep = |event: &Event<'_>| shared.keep(event, index, groups.len());
         let mut sink = |event: &Event<'_>| {
             if shared.is_over.load(Ordering::Relaxed) && !options.follow {
                 return Err(Stopped.into());
             }
             events += 1;
+            if let Some(seen) = &mut seen {
+                seen.event(event);
+            }
             again.take(event, &mut keep)
         };
-        let read = sources::read(path, &options, &mut sink);
+        let read = read_group(group, &options, &mut sink);
         let finished = again.finish(&mut keep);
-        again.say(&path.display().to_string(), &mut coverage);
+        again.say(&name, &mut coverage);
+        if let Some(seen) = seen {
+            repeats.next(&name, seen, false, &mut coverage);
+        }
         match read.and_then(|read| finished.map(|()| read)) {
             Ok(read) => coverage.merge(&read),
             Err(error) => {
-                let name = path.display().to_string();
                 coverage.events += events;
                 coverage.damage(&name, 0, events, format!("reading ended here: {error:#}"));
                 if error.downcast_ref::<Stopped>().is_none() {

@@ -244,6 +244,7 @@ def _missed(coverage: dict[str, Any]) -> list[tuple[str, str]]:
         "unread_times": "times that could not be read",
         "unread_accounts": "accounts that could not be read",
         "unknown_databases": "events of an unknown database",
+        "repeated_events": "events that another file has, too",
         "tls_sessions": "sessions with TLS",
         "midstream_sessions": "sessions already open at the start",
         "joined_sessions": "sessions already open, named by the server",

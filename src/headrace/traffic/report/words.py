@@ -200,6 +200,9 @@ def _of_logs(of: Mapping[str, int]) -> Iterator[tuple[str, bool]]:
         events = counted(of["unknown_databases"], "event is", "events are")
         why = "older than what the log says of its database before: sorted, or pieces in another order"
         yield f"databases: {events} of an unknown one, {why}", True
+    if of["repeated_events"]:
+        events = counted(of["repeated_events"], "event is", "events are")
+        yield f"repeated: {events} in more than one of the files, and count twice", True
     changed = [counted(of[key], *what) for key, what in _CHANGED if of[key]]
     if changed:
         yield f"changed since the server wrote it: {', '.join(changed)}", False
@@ -235,7 +238,8 @@ def _decoded(of: Mapping[str, int]) -> tuple[str, bool]:
 COVERAGE = (
     "read_events", "events", "bytes", "skipped_bytes", "damaged", "lost_events", "sampled_events",
     "represented_events", "summarised_events", "throttled_events", "throttled_ns", "touched_lines",
-    "unterminated_events", "unread_times", "unread_accounts", "unknown_databases", "other_lines", "sessions",
+    "unterminated_events", "unread_times", "unread_accounts", "unknown_databases", "other_lines",
+    "repeated_events", "sessions",
     "tls_sessions", "midstream_sessions", "joined_sessions", "one_sided_sessions",
     "unknown_statements", "unbound_executions", "unanswered", "packets", "dropped_packets", "cut_packets",
     "retransmitted_packets",

@@ -4,6 +4,7 @@ mod formats;
 mod generate;
 mod random;
 mod rarer;
+mod several;
 mod troubles;
 mod tunnels;
 
