@@ -123,7 +123,7 @@ def test_coverage_comes_first_and_says_what_was_lost() -> None:
         "sessions: 50, readable 80.0%; 10 encrypted (TLS)", "5 began before the capture",
         "3 lost by the kernel",
         "2 lines with # Time: could not be read", "3 lines with # User@Host: could not be read",
-        "databases: 7 events are of an unknown one", "repeated: 1 event is in more than one of the files",
+        "databases: 7 events are of an unknown one", "repeated: 1 event is there twice",
         "2 gaps in streams, 1.23 kB in gaps", "4 executions of statements prepared before", "damaged: 30",
         "at least 125 events (20.0%)", "400 events are of a log with log_slow_rate_limit",
         "a.pcap, item 0, byte 7: cut", "and 25 more",

@@ -100,7 +100,7 @@ pub struct Coverage {
     /// Events that are older than what their log said of the database: it may have changed in between, and is not known.
     pub unknown_databases: u64,
     pub other_lines: u64,
-    /// Of the events, those that another of the files has, too: they count twice.
+    /// Of the events, those that are there twice, in one file or in several.
     pub repeated_events: u64,
     /// Of the events, those that a server summed up itself: nothing is known of a single one.
     pub summarised_events: u64,

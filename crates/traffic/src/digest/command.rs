@@ -153,7 +153,7 @@ fn read_files(
     let mut repeats = Repeats::default();
     let options = DigestOptions { is_one_of_several: groups.len() > 1, ..options.clone() };
     for group in &groups {
-        let (mut seen, mut digests) = (Seen::default(), Vec::new());
+        let (mut seen, mut digests) = (Seen::new(false), Vec::new());
         let mut of_group = Coverage::default();
         for (mut digest, of_part) in read(group, arguments, &options)? {
             seen.merge(digest.take_seen());

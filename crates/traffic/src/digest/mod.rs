@@ -117,8 +117,7 @@ pub struct Digest {
     statements: HashMap<Box<[u8]>, Statement, Seeded>,
     known: Known,
     waiting: Waiting,
-    /// Of one of several files.
-    seen: Option<Box<Seen>>,
+    seen: Box<Seen>,
     has_hole: bool,
     fingerprint: Vec<u8>,
     key: Vec<u8>,
@@ -154,7 +153,7 @@ impl Digest {
             statements: HashMap::with_hasher(Seeded::new()),
             known: Known::new(),
             waiting: Waiting::default(),
-            seen: options.is_one_of_several.then(Box::default),
+            seen: Box::new(Seen::new(options.is_one_of_several)),
             has_hole: false,
             fingerprint: Vec::new(),
             key: Vec::new(),
@@ -170,9 +169,7 @@ impl Digest {
             self.filtered += 1;
             return;
         }
-        if let Some(seen) = &mut self.seen {
-            seen.event(event);
-        }
+        self.seen.event(event);
         let sample = self.options.keeps_samples.then_some(sample_of as fn(&Event<'_>) -> Sample);
         let is_plain = self.is_plain();
         if is_plain && self.classes.are_many() && Waiting::takes(event) {
@@ -212,7 +209,7 @@ impl Digest {
 
     /// What was seen of a file, to be compared with others before this is merged.
     pub(crate) fn take_seen(&mut self) -> Seen {
-        self.seen.take().map_or_else(Seen::default, |seen| *seen)
+        *std::mem::replace(&mut self.seen, Box::new(Seen::new(false)))
     }
 
     /// Makes the fingerprint of an event; true where any statement of its shape has the same one.

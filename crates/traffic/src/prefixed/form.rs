@@ -392,7 +392,8 @@ fn event(line: &[u8]) -> Option<usize> {
             && general_log::is_event(&[&line[*at..], b"\n"].concat())
     };
     let at = (1..line.len().min(PREFIX_BYTES)).find(begins)?;
-    let is_quoted = memchr::memchr_iter(b'"', &line[..at]).count() % 2 > 0 || line[at - 1] == b'\'';
+    let is_quoted =
+        !memchr::memchr_iter(b'"', &line[..at]).count().is_multiple_of(2) || line[at - 1] == b'\'';
     let is_cell = line[0] == b'|' && line.trim_ascii_end().ends_with(b"|");
     (!is_quoted && !is_cell).then_some(at)
 }

@@ -226,24 +226,20 @@ fn read_all(
             ..SourceOptions::default()
         };
         let mut events = 0;
-        let (mut again, mut seen) = (Again::default(), (groups.len() > 1).then(Seen::default));
+        let (mut again, mut seen) = (Again::default(), Seen::new(groups.len() > 1));
         let mut keep = |event: &Event<'_>| shared.keep(event, index, groups.len());
         let mut sink = |event: &Event<'_>| {
             if shared.is_over.load(Ordering::Relaxed) && !options.follow {
                 return Err(Stopped.into());
             }
             events += 1;
-            if let Some(seen) = &mut seen {
-                seen.event(event);
-            }
+            seen.event(event);
             again.take(event, &mut keep)
         };
         let read = read_group(group, &options, &mut sink);
         let finished = again.finish(&mut keep);
         again.say(&name, &mut coverage);
-        if let Some(seen) = seen {
-            repeats.next(&name, seen, false, &mut coverage);
-        }
+        repeats.next(&name, seen, false, &mut coverage);
         match read.and_then(|read| finished.map(|()| read)) {
             Ok(read) => coverage.merge(&read),
             Err(error) => {

@@ -202,7 +202,7 @@ def _of_logs(of: Mapping[str, int]) -> Iterator[tuple[str, bool]]:
         yield f"databases: {events} of an unknown one, {why}", True
     if of["repeated_events"]:
         events = counted(of["repeated_events"], "event is", "events are")
-        yield f"repeated: {events} in more than one of the files, and count twice", True
+        yield f"repeated: {events} there twice, in one file or in several, and count twice", True
     changed = [counted(of[key], *what) for key, what in _CHANGED if of[key]]
     if changed:
         yield f"changed since the server wrote it: {', '.join(changed)}", False
