@@ -6,7 +6,7 @@ from headrace.experiment.report.view import View
 from headrace.experiment.stats import cuts
 from headrace.experiment.stats.cuts import Lost
 from headrace.show import text
-from headrace.show.parts import Cell, Cells, Column, Section, Table
+from headrace.show.parts import Cell, Cells, Column, Key, Section, Table
 
 SEE = (
     "Counted are transactions that the server had acknowledged before the power failed. The disk keeps what was "
@@ -23,6 +23,23 @@ def section(view: View) -> Section:
     data = {"power_cuts": [each.to_json() for each in taken]}
     parts = [_table(taken)]
     return Section("cuts", "Power cuts", "What does a power cut take?", parts, SEE, brief=parts, data=data)
+
+
+def keys(view: View) -> list[Key]:
+    """The key figures; none where no power was cut."""
+    taken = cuts.lost(view.records, view.design.by_name, view.design.alpha)
+    if not taken:
+        return []
+    worst = max(taken, key=lambda each: each.per_cut.estimate)
+    kept = sum(not each.cuts_that_lost for each in taken)
+    return [
+        Key(f"Lost a cut, {worst.treatment}", text.count(round(worst.per_cut.estimate)), _interval(worst)),
+        Key("Most in one cut", text.count(max(each.most for each in taken)), "acknowledged transactions"),
+        Key("Configurations that lost none", f"{kept} of {len(taken)}", "in these cuts"),
+        Key(
+            "Cuts", text.count(sum(each.cuts for each in taken)), f"in {sum(e.trials for e in taken)} trials"
+        ),
+    ]
 
 
 def _table(taken: list[Lost]) -> Table:

@@ -81,8 +81,8 @@ from headrace.show.parts import Page, Section
 FORMAT_VERSION = 1
 
 SECTIONS: tuple[Callable[[View], Section], ...] = (
-    result.section,
     cuts.section,
+    result.section,
     numbers.section,
     settle.section,
     choice.section,
@@ -129,7 +129,7 @@ def page_of(view: View) -> Page:
         title=view.analysis.name,
         lead=view.design.description,
         verdicts=[view.analysis.headline],
-        keys=list(result.keys(view)),
+        keys=list(cuts.keys(view) or result.keys(view)),
         sections=[section(view) for section in SECTIONS],
         footer="the numbers are in report.json, the data is next to it as Parquet",
         data={

@@ -91,9 +91,9 @@ def _of(treatment: str, records: Sequence[TrialRecord], alpha: float) -> Lost:
 
 
 def _mean(values: Sequence[float], alpha: float) -> Interval:
-    """By Student's t; nothing is lost below 0."""
+    """By Student's t; nothing is lost below 0. Trials that are all alike show no spread, and give no interval."""
     mean = statistics.fmean(values)
-    if len(values) < 2:
+    if len(set(values)) < 2:
         return Interval(mean, None, None)
     half = t_quantile(len(values) - 1, alpha) * statistics.stdev(values) / len(values) ** 0.5
     return Interval(mean, max(mean - half, 0.0), mean + half)
@@ -102,33 +102,48 @@ def _mean(values: Sequence[float], alpha: float) -> Interval:
 def sentence(taken: Sequence[Lost], treatments: Mapping[str, Treatment], alpha: float) -> str:
     """The worst first, then what lost nothing, with how sure that is; empty without cuts."""
     confidence = f"{100 * (1 - alpha):g}%"
-    names = {name: treatment.name for name, treatment in treatments.items()}
     losing = sorted((each for each in taken if each.cuts_that_lost), key=lambda each: -each.per_cut.estimate)
-    parts = [_loss(each, names[each.treatment], confidence) for each in losing[:MOST_NAMED]]
-    if more := len(losing) - MOST_NAMED:
-        parts += [f"{more} more lose some, too."] if more > 0 else []
     kept = [each for each in taken if not each.cuts_that_lost]
-    parts += [_kept(each, names[each.treatment], confidence) for each in kept[:MOST_NAMED]]
-    if (more := len(kept) - MOST_NAMED) > 0:
-        parts.append(f"{more} more lost none, either.")
+    parts = []
+    if losing:
+        parts.append(_loss(losing[0], treatments[losing[0].treatment].name, confidence))
+    if others := [_short(each, treatments[each.treatment].name) for each in losing[1:]]:
+        parts.append(f"Some are lost with {_listed(others)}, too.")
+    if kept:
+        listed = _listed([_kept(each, treatments[each.treatment].name, confidence) for each in kept])
+        parts.append(f"{'None' if losing else 'No acknowledged transaction'} was lost with {listed}.")
     return " ".join(parts)
 
 
+def _listed(names: Sequence[str]) -> str:
+    shown, more = names[:MOST_NAMED], len(names) - MOST_NAMED
+    ends = [*shown, f"{more} more"] if more > 0 else list(shown)
+    return " and ".join(filter(None, [", ".join(ends[:-1]), ends[-1]]))
+
+
 def _loss(each: Lost, name: str, confidence: str) -> str:
-    failed = ", ".join(f"after {count} of them {state}" for state, count in each.after.items())
     low, high = each.per_cut.low, each.per_cut.high
-    interval = "" if low is None or high is None else f" ({confidence} interval {low:,.0f} to {high:,.0f})"
+    interval = "" if low is None or high is None else f"{confidence} interval {low:,.0f} to {high:,.0f}; "
     since = f" and {each.most_s:.2g} s of work" if each.most_s else ""
     return (
-        f"With {name} a power cut takes acknowledged transactions: in {each.cuts_that_lost} of "
-        f"{counted(each.cuts, 'cut')}, {each.per_cut.estimate:,.0f} a cut on average{interval}, "
-        f"{each.most:,} at most{since}{'; ' if failed else ''}{failed}."
+        f"With {name} a power cut takes {each.per_cut.estimate:,.0f} acknowledged transactions on average "
+        f"({interval}some in {each.cuts_that_lost} of {counted(each.cuts, 'cut')}), {each.most:,} at most{since}"
+        f"{_then(each)}."
     )
+
+
+def _then(each: Lost) -> str:
+    ended = ", ".join(f"after {counted(count, 'cut')} {state}" for state, count in each.after.items())
+    return f"; {ended}" if ended else ""
+
+
+def _short(each: Lost, name: str) -> str:
+    return f"{name} ({each.per_cut.estimate:,.0f}{_then(each)})"
 
 
 def _kept(each: Lost, name: str, confidence: str) -> str:
     assert each.at_most is not None
     return (
-        f"With {name} none was lost in {counted(each.cuts, 'cut')} of {counted(each.trials, 'trial')}: at "
-        f"{confidence}, fewer than {100 * each.at_most:.2g}% of such trials lose any."
+        f"{name} ({counted(each.cuts, 'cut')} of {counted(each.trials, 'trial')}: at {confidence}, fewer than "
+        f"{100 * each.at_most:.2g}% of such trials lose any)"
     )
