@@ -292,7 +292,10 @@ def test_json_goes_to_standard_output_alone() -> None:
 
 
 def test_no_colour_when_asked_or_when_not_a_terminal() -> None:
-    assert "\x1b[" not in started("doctor").stdout
+    printed = started("doctor").stdout
+    assert "\x1b[" not in printed
+    assert "[green]" not in printed, "a style's name is not a word for readers"
+    assert "ok  headrace-agent" in printed
 
 
 def test_compare_says_what_differs_and_that_it_is_unpaired(tmp_path: Path) -> None:

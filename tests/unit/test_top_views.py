@@ -14,6 +14,7 @@ from headrace.host.target import TargetSpec
 from headrace.hunt.live import Feed, Link
 from headrace.hunt.top import lines, screen
 from headrace.hunt.top.jsonform import overview as overview_json
+from headrace.hunt.top.past import point
 from headrace.hunt.top.screen import SCREENS, Pages, Position, press
 from headrace.hunt.top.shot import Shot, take
 from tests.folders import ROOT
@@ -209,7 +210,13 @@ def test_what_is_not_known_is_a_dash_or_a_word_and_never_a_zero() -> None:
     assert "none specified: --mysql-socket" in text_of(shot_of(feed))
     feed = feed_of()
     feed.ring.add({"t_ns": T0 + TICKS * 10**9, "sampler": "mysql_status", "ok": False, "error": "refused"})
-    assert "server unreachable: refused" in text_of(shot_of(feed))
+    text = text_of(shot_of(feed))
+    assert text.splitlines()[1] == "server unreachable: refused", "said before what limits the host"
+    assert text.count("unreachable") == 1
+    figures = point(shot_of(feed), 0.0).figures
+    assert {key for key, value in figures.items() if value is not None} <= {"cpu", "io"}
+    assert figures["cpu"] is not None
+    assert point(shot_of(feed_of()), 0.0).figures["history"] == 1200
     assert "the server is unreachable: refused" in text_of(shot_of(feed), Position("processlist"))
     assert lines.rate(None) == lines.percent(None) == lines.duration(None) == lines.gibibytes(None) == "–"
 

@@ -44,7 +44,7 @@ def _print_checks(checks: list[Any]) -> None:
 
     table = of_columns(*((title, False) for title in ("", "check", "found", "what to do")))
     for check in checks:
-        mark = "[green]ok[/]" if check.ok else "[red]no[/]"
+        mark = Text("ok", style="green") if check.ok else Text("no", style="red")
         # A host's own words.
         table.add_row(mark, *(Text(clean(text)) for text in (check.name, check.detail, check.remedy)))
     stdout().print(table)

@@ -178,7 +178,7 @@ async def watch(
     is_wanted = login not in (None, ServerLogin()) and not host_only and not sql_only
     login, why_not = (None, "as asked (--host-only)") if host_only else await usual_login(agent, login)
     if must_choose and SEVERAL in why_not:
-        raise NotReady(why_not, place=target.name, hint="or --host-only, to examine only the host")
+        raise NotReady(why_not, place=target.name, hint="--host-only, to examine the host alone")
     if is_wanted and (why := why_not or (await admission.why_not(agent, login) if login else "")):
         when_refused(why)
     # A server that is all there is to examine is asked first whether it lets us in.

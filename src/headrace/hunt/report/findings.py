@@ -91,7 +91,7 @@ def _short(hunt: Hunt, finding: Finding) -> list[tuple[str, str]]:
         rows.append(("or" if rows else "fix", remedy_text(remedy)))
     if finding.rule.disputed:
         rows.append(("disputed", finding.rule.disputed))
-    return [*rows, ("refuted", finding.rule.refute), ("next", hunt.next_command(finding))]
+    return [*rows, ("refuted if", finding.rule.refute), ("next", hunt.next_command(finding))]
 
 
 def to_json(hunt: Hunt, finding: Finding) -> dict[str, object]:

@@ -37,7 +37,11 @@ def draw(shot: Shot, width: int, height: int) -> list[Text]:
     found = verdict_lines(shot.verdict.sentence, width, style, max(height - REST_LINES, 3))
     # On a host of caches alone nobody misses a server.
     cached = caches.draw(shot, width)
-    server = [*cached, *(server_lines(shot, width) if shot.has_server or not cached else ())]
+    server = server_lines(shot, width) if shot.has_server or not cached else []
+    if shot.server_problem:
+        # Nothing is worse: what limits the host is read after it.
+        found, server = [*server, *found], []
+    server = [*cached, *server]
     memory = memory_lines(shot, width)
     left = height - len(found) - len(server) - len(memory)
     cpu = cpu_lines(shot, width, max(2, min(left - 7, left // 2)))

@@ -55,6 +55,8 @@ FIGURES = (
     Figure("history", "history list", NUMBER),
     Figure("lag", "s behind", NUMBER),
 )
+#: Those that the host tells, also without its server.
+OF_THE_HOST = ("cpu", "io")
 #: InnoDB's gauges: sampler and metric, which differ between vendors.
 AGE = (
     ("mysql_status", "innodb_checkpoint_age"),
@@ -80,7 +82,7 @@ def point(shot: Shot, t_s: float) -> Point:
     for figure in FIGURES:
         if figure.counter:
             get = window.rate if figure.kind == RATE else window.last
-            figures[figure.key] = None if shot.server_problem else get("mysql_status", figure.counter)
+            figures[figure.key] = get("mysql_status", figure.counter)
     all_cores = cores(window)
     figures["cpu"] = all_cores[0].busy if all_cores else None
     pressure = window.rate("psi", "some_total_us", "io")
@@ -89,7 +91,10 @@ def point(shot: Shot, t_s: float) -> Point:
     figures["history"] = last_of(HISTORY, window, shot.seldom)
     lags = [window.last("replication", "lag_s", label) for label in window.labels("replication", "lag_s")]
     figures["lag"] = max((lag for lag in lags if lag is not None), default=None)
-    load = sessions.of_activity(shot.activity)
+    if shot.server_problem:
+        # What it said last is not how it is.
+        figures = {key: value if key in OF_THE_HOST else None for key, value in figures.items()}
+    load = None if shot.server_problem else sessions.of_activity(shot.activity)
     waits = {each.name: each.sessions for each in load.waits} if load else {}
     if load and load.executing > 0:
         waits[EXECUTING] = load.executing
