@@ -144,7 +144,7 @@ def test_targets_of_prometheus_are_hosts_without_the_exporters_port(tmp_path: Pa
 def test_one_machine_under_two_names_is_asked_once(tmp_path: Path) -> None:
     variables = {name: {"ansible_host": "10.0.0.1"} for name in ("db1", "db1-old")}
     hosts = load(ansible(tmp_path, {"_meta": {"hostvars": variables}})).hosts
-    assert hosts["db1-old"].why_not == "it is db1 under another name"
+    assert hosts["db1-old"].why_not == "already listed as db1"
     assert not hosts["db1"].why_not
 
 
@@ -161,9 +161,9 @@ def test_servers_of_one_machine_have_names_and_logins_of_their_own(tmp_path: Pat
         "users": 3307,
     }
     assert {host.spec.host for host in hosts.values()} == {"db1.example"}
-    assert hosts["again"].why_not == "it is users under another name"
+    assert hosts["again"].why_not == "already listed as users"
     # Which server this is, is not said.
-    assert hosts["machine"].why_not == "it is orders under another name"
+    assert hosts["machine"].why_not == "already listed as orders"
 
 
 def test_one_name_for_two_servers_is_refused_and_a_group_overrides_the_fleet(tmp_path: Path) -> None:

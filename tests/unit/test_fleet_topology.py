@@ -74,7 +74,7 @@ async def test_one_server_under_two_names_is_asked_once_and_a_circle_ends() -> N
         }
     )
     found = (await follow(load("db1"), world.ask)).hosts
-    twins = {name for name, host in found.items() if "under another name" in host.why_not}
+    twins = {name for name, host in found.items() if "already listed as" in host.why_not}
     assert len(found) - len(twins) == 2
     assert len(world.asked) == len(set(world.asked))
 

@@ -221,9 +221,10 @@ def test_statements_are_the_applications_and_prepared_ones_are_there() -> None:
         feed.took({"statements": [{**row, "class": "select ? from u"}]})
     shot = take(feed, "12:00:00", 0.0)
     assert shot is not None
-    _, rows = lists.statements(shot, "time")
-    assert [name for name, _ in rows] == ["select ? from u", "2"]
-    assert "prepared, as seen in the process list" in str(rows[0][1][-1])
+    for server in ("mariadb 10.11.6", "mysql 8.0.31"):
+        _, rows = lists.statements(replace(shot, server=server), "time")
+        assert [name for name, _ in rows] == ["select ? from u", "2"], server
+        assert "prepared, as seen in the process list" in str(rows[0][1][-1])
 
 
 OWN = {

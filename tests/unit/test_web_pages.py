@@ -26,7 +26,8 @@ from headrace.history.collect.minute import class_name, seen_rows, table_of, tex
 from headrace.history.collect.watched import watched as watched_of
 from headrace.host.activity import summed
 from headrace.host.target import TargetSpec
-from headrace.hunt.rules import all_rules, judge
+from headrace.hunt.live import Link
+from headrace.hunt.rules import Evidence, all_rules, judge
 from headrace.web import app, capacity, locks, merged, said, tables
 from headrace.web.asked import Asked
 from headrace.web.listing import Listing
@@ -73,6 +74,8 @@ def start_s() -> int:
         ("SELECT `UNIX_TIMESTAMP` ( )", "", True),
         ("select unix_timestamp() from t", "", False),
         ("SELECT `VERSION` ( )", "", True),
+        ("SELECT `CONCAT` ( @@`hostname` , ? ) , `CONCAT` ( @@PORT , ? )", "", True),
+        ("select concat(first, last) from t", "", False),
         ("explain format = json select * from t", "shop.t", True),
         ("text unknown", "", False),
     ],
@@ -200,6 +203,24 @@ def sorts(wait: str, seen: float, text: str, user: str = "web") -> dict[str, Any
 
 def looked(looks: int) -> dict[str, Any]:
     return {**dict.fromkeys(("class", "wait", "state", "user", "client"), ""), "seen": 0.0, "looks": looks}
+
+
+async def test_a_server_that_does_not_answer_is_said_before_its_host(tmp_path: Path) -> None:
+    pages = site(tmp_path)
+    watched = pages.collector.hosts["db1"]
+    watched.host = replace(watched.host, why_not="")
+    watched.feed.link, watched.feed.heard_at = Link.LIVE, time.monotonic()
+    watched.verdict = replace(
+        Evidence(Facts("a", {}), watched.feed.ring.window(10)).verdict, sentence="All is well."
+    )
+    for error in ("refused", ""):
+        at_ns = time.time_ns()
+        values = {"values": {"questions": {"": 1.0}}} if not error else {"error": error}
+        sample = {"t_ns": at_ns, "sampler": "mysql_status", "ok": not error, "cost_ns": 1, **values}
+        watched.feed.ring.add(sample)
+        [row] = (await tables.hosts(pages, Asked({}))).rows
+        said = "The server does not answer: refused. Its host: All is well." if error else "All is well."
+        assert (row["state"], row["sentence"]) == ("lost" if error else "ok", said)
 
 
 def test_load_is_over_the_looks_of_each_host_without_monitors(tmp_path: Path) -> None:

@@ -29,6 +29,12 @@ class HeadraceError(Exception):
         self.place = place
         self.hint = hint
 
+    @property
+    def in_line(self) -> str:
+        """All of it where there is one line: in a table, in a message."""
+        text = placed(self.place, self.message)
+        return f"{text} (try: {self.hint})" if self.hint else text
+
     def __str__(self) -> str:
         text = placed(self.place, self.message)
         return f"{text}\n  hint: {self.hint}" if self.hint else text

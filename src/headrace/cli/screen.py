@@ -19,9 +19,8 @@ class Screen(Console):
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         for segment in super().render(renderable, options):
-            # Colours are not in the text: rich adds them when it writes.
-            yield segment if segment.control else Segment(_clean(segment.text), segment.style)
-
-
-def _clean(shown: str) -> str:
-    return shown if shown.isprintable() else "\n".join(map(text.clean, shown.split("\n")))
+            # Colours are not in the text: rich adds them when it writes. A table comes here once a level.
+            if segment.control or segment.text.isprintable():
+                yield segment
+            else:
+                yield Segment("\n".join(map(text.clean, segment.text.split("\n"))), segment.style)

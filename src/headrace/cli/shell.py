@@ -24,7 +24,6 @@ from headrace.base.errors import (
     TargetError,
     WrongArguments,
     no_room,
-    placed,
 )
 from headrace.cli import interrupts
 from headrace.cli.commands import COMMANDS, GROUPS
@@ -374,9 +373,7 @@ def told(notice: Notice, places: Sequence[Place]) -> bool:
 
     failures = tell_all(notice, places)
     for failure in failures:
-        error = failure.error
-        hint = f" (try: {error.hint})" if error.hint else ""
-        tell(f"not sent to {failure.place}: {placed(error.place, error.message)}{hint}")
+        tell(f"not sent to {failure.place}: {failure.error.in_line}")
     return not failures
 
 

@@ -214,7 +214,7 @@ def _without_twins(hosts: Iterable[Host]) -> Iterator[Host]:
         first = next((known for known in seen.get(host.address, ()) if not _differ(known, host)), None)
         seen.setdefault(host.address, []).append(host)
         if first is not None and not host.why_not:
-            yield replace(host, why_not=f"it is {first.name} under another name")
+            yield replace(host, why_not=f"already listed as {first.name}")
         else:
             yield host
 

@@ -67,7 +67,7 @@ async def follow(inventory: Inventory, ask: Ask) -> Inventory:
             if first != host.name:
                 # A host of the lists stays: two servers may be copies with one identity.
                 if FOLLOWED in host.tags:
-                    hosts[host.name] = replace(host, why_not=f"it is {first} under another name")
+                    hosts[host.name] = replace(host, why_not=f"already listed as {first}")
                 continue
             found += _new(host, answer["links"], known)
         frontier = found[: MOST_HOSTS - len(hosts)]

@@ -9,7 +9,7 @@ _EXPLAIN = re.compile(r"\s*explain\b", re.IGNORECASE)
 _SERVER_TEXT = re.compile(
     r"\s*(show\s+(global\s+|session\s+|full\s+|engine\s|all\s+|master\s|slave\s|replica|binary\s|binlog\s|"
     r"status|variables|processlist|plugins|engines|databases|grants)|set\s+(session|global|names|@@)|"
-    r"select\s+(@@|version\s*\(|connection_id|current_user|user\s*\(|unix_timestamp\s*\(\s*\)\s*;?\s*$))",
+    r"select\s+((concat\s*\(\s*)?@@|version\s*\(|connection_id|current_user|user\s*\(|unix_timestamp\s*\(\s*\)\s*;?\s*$))",
     re.IGNORECASE,
 )
 

@@ -172,7 +172,9 @@ class Feed:
                 if not self.ticks:
                     raise
                 self.problem = "the agent is missing on the host"
-            except (HeadraceError, OSError, TimeoutError) as error:
+            except HeadraceError as error:
+                self.problem = error.in_line
+            except (OSError, TimeoutError) as error:
                 self.problem = str(error) or type(error).__name__
             attempt = 0 if self.ticks > before else attempt + 1
             self.link, self.agent = Link.LOST, None

@@ -52,7 +52,7 @@ def look_of(watched: Watched) -> Look:
     evidence = Evidence(facts, window, activity=watched.feed.activity)
     judgement = judge(evidence, all_rules())
     verdict = conclude(evidence, judgement)
-    error = window.errors.get("mysql_status", "")
+    error = watched.refusal
     counted = classes(window)
     sampled = seen(watched) if counted is None and _counts_none(evidence) else None
     return Look(

@@ -72,7 +72,8 @@ def note(source: str, hosts: Sequence[Logged]) -> str:
     if source == PERFORMANCE_SCHEMA:
         return (
             "From performance_schema: the 50 classes with the most time since the server's statistics were reset. "
-            "It gives sums, so there are no percentiles."
+            "It gives sums, so there are no percentiles. Executions of prepared statements are in none of them: "
+            "the process list and the slow log have those."
         )
     if source == PROCESS_LIST:
         return (

@@ -93,6 +93,8 @@ def _host_row(
             sentence = watched.verdict.sentence
             limiting = limited_by(watched.verdict, watched.judgement)
             findings = len(watched.judgement.findings) if watched.judgement else None
+            if refusal := watched.refusal:
+                state, sentence = "lost", f"The server does not answer: {refusal}. Its host: {sentence}"
         elif watched.is_fresh and not last:
             state, sentence = "waiting", "the first minute is being sampled"
     if state == "ok" and limiting:

@@ -299,6 +299,8 @@ class _Undo:
             undone, left = await self._last(agent, own)
         else:
             undone, left = await self._undone(agent, own)
+            if not undone and not self.change and await whose.last_kept(agent, own, self.login):
+                left.append("what was kept stays: `headrace rollback --last` takes back the last of it")
         after = await attempts.after(agent, undone, entries, self.login)
         return undone, [*left, *await _left_behind(host, but=left)], after
 

@@ -20,6 +20,8 @@ from headrace.hunt.rules import Judgement
 
 #: A sample older than this is of a host that is lost.
 STALE_S = 10.0
+#: How far back a server counts as refusing.
+REFUSED_S = 10.0
 #: Of a fleet the memcached servers are asked less often than of one host on a terminal.
 CACHES_EVERY_S = 10.0
 
@@ -79,6 +81,11 @@ class Watched:
         if self.feed.link is Link.CONNECTING:
             return self.feed.problem or self.feed.step
         return self.feed.problem if self.feed.link is Link.LOST else ""
+
+    @property
+    def refusal(self) -> str:
+        """Why the server does not answer, although its host may; empty while it does, or without one."""
+        return self.feed.ring.window(REFUSED_S).errors.get("mysql_status", "")
 
     @property
     def is_fresh(self) -> bool:

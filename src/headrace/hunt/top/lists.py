@@ -195,17 +195,17 @@ def notes(shot: Shot, screen: str) -> list[str]:
                 f"No digests of performance_schema: this is what ran in the last {counted(looks, 'look')} at the "
                 f"process list, where short statements are seldom seen.{rate_s}"
             )
-        elif shot.server.startswith("mariadb"):
+        elif executed := shot.now.rate("mysql_status", "com_stmt_execute"):
             found.append(
-                "MariaDB has no digests of prepared statements: those come from "
+                f"No digest counts prepared statements, {rate(executed)}/s: those come from "
                 f"{counted(looks, 'look')} at the process list, where short ones are seldom seen."
             )
     return found
 
 
 def _prepared(shot: Shot) -> list[dict[str, Any]]:
-    """Prepared statements, which MariaDB does not count: how many threads were at each on average."""
-    if shot.activity is None or not shot.server.startswith("mariadb"):
+    """Prepared statements, which no digest counts: how many threads were at each on average."""
+    if shot.activity is None:
         return []
     found: dict[str, float] = {}
     for group in shot.activity.sessions:

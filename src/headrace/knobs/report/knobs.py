@@ -69,11 +69,10 @@ async def rows(agent: Agent, login: ServerLogin | None, pattern: str = "") -> tu
 
 
 async def _read(agent: Agent, paths: list[str]) -> dict[str, str]:
-    """All files with one command, because each one costs a round trip over SSH."""
-    script = (
-        'for f; do v=$(cat "$f" 2>/dev/null | head -c 4096 | tr "\n" " ") '
-        '&& printf "%s\t%s\n" "$f" "$v"; done'
-    )
+    """All files with one command, because each one costs a round trip over SSH; and with one program, because one
+    for each of hundreds of files takes seconds. A shell's own `read` takes bytes one by one, and a file of
+    /proc/sys has only the first.
+    """
     found: dict[str, str] = {}
     if isinstance(agent.target, FixtureTarget):  # which runs nothing
         for path in paths:
@@ -81,13 +80,17 @@ async def _read(agent: Agent, paths: list[str]) -> dict[str, str]:
                 value = (await agent.target.read(path))[:MOST_VALUE].decode("utf-8", "replace")
                 found |= {path: " ".join(value.split())} if value.strip() else {}
         return found
+    # A queue's and an interface's knob may be one file.
+    paths = list(dict.fromkeys(paths))
+    wanted = set(paths)
     for start in range(0, len(paths), 500):
-        completed = await agent.target.run(
-            ["sh", "-c", script, "sh", *paths[start : start + 500]], check=False
-        )
-        for line in completed.text.splitlines():
-            path, _, value = line.partition("\t")
-            if value.strip():
+        command = ["env", "LC_ALL=C", "grep", "-s", "", "/dev/null", *paths[start : start + 500]]
+        for line in (await agent.target.run(command, check=False)).text.splitlines():
+            # A path may hold colons, as that of a PCI device does.
+            ends = (end.start() for end in re.finditer(":", line))
+            path = next((line[:end] for end in ends if line[:end] in wanted), "")
+            value = f"{found.get(path, '')} {line[len(path) + 1 :]}"[: MOST_VALUE + 1]
+            if path and value.strip():
                 found[path] = " ".join(value.split())
     return found
 
