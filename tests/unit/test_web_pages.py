@@ -218,7 +218,7 @@ async def test_a_server_that_does_not_answer_is_said_before_its_host(tmp_path: P
         values = {"values": {"questions": {"": 1.0}}} if not error else {"error": error}
         sample = {"t_ns": at_ns, "sampler": "mysql_status", "ok": not error, "cost_ns": 1, **values}
         watched.feed.ring.add(sample)
-        [row] = (await tables.hosts(pages, Asked({}))).rows
+        [row] = (await tables.hosts(pages, Asked())).rows
         said = "The server does not answer: refused. Its host: All is well." if error else "All is well."
         assert (row["state"], row["sentence"]) == ("lost" if error else "ok", said)
 
