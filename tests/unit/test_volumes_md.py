@@ -28,6 +28,7 @@ from headrace.lab.volumes import (
     Raid,
     VolumeSpec,
     geometry,
+    reason_of,
 )
 from headrace.lab.volumes import _queues as queues
 from headrace.lab.volumes.device import Site, Stripe
@@ -548,3 +549,10 @@ def test_each_kind_of_several_devices_has_its_programs() -> None:
         filesystem = "btrfs" if kind == "btrfs-raid" else "xfs"
         tools = volumes.required_tools(VolumeSpec(array(0, kind), filesystem, (), (), {}))
         assert program in [tool.program for tool in tools]
+
+
+def test_what_mkfs_says_is_its_reason_without_how_it_is_used() -> None:
+    xfs = "Filesystem must be larger than 300MB.\nUsage: mkfs.xfs\n/* blocksize */\t[-b size=num]\n"
+    assert reason_of(xfs) == "Filesystem must be larger than 300MB."
+    assert reason_of("mke2fs 1.47.0\next4: Device too small\n") == "mke2fs 1.47.0; ext4: Device too small"
+    assert reason_of("Usage: mkfs.xfs\n[-b size]\n") == "Usage: mkfs.xfs; [-b size]"

@@ -61,6 +61,10 @@ done
 # In namespaces of its own, so that nothing of it stays whatever happens: the loop device goes with the mount, the
 # server with its process 1.
 _BOOT = f"""
+# This namespace is a copy, in which what others unmount meanwhile would stay mounted, and keep its device busy.
+kept=$(findmnt -n -o TARGET -T "$DISK")
+awk -v kept="$kept" '$1 ~ /^.dev.(loop|zram)[0-9]/ && $2 != kept {{print $2}}' /proc/mounts | tac |
+    while read -r each; do umount --lazy "$(printf %b "$each")"; done
 mount -t "$KIND" -o "$OPTIONS" "$DISK" "$PLACE" || exit {_NO_MOUNT}
 own=$PLACE/.boot
 rm -rf "$own" && mkdir -m 0700 "$own" && chown "$ACCOUNT" "$own" || exit

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shlex
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
 
-from headrace.base.errors import CommandFailed, HeadraceError, PlanError, TreatmentFailed
+from headrace.base.errors import HeadraceError, PlanError, TreatmentFailed
 from headrace.base.model import Tool
 from headrace.host.agent import Applied, Journal
 from headrace.host.target import Target, to_the_end
@@ -148,7 +149,8 @@ async def mounted(
     and stays. The journal entries belong to ``<owner>/<name>``.
 
     Raises PlanError, Refused (a device that is not ours to take, a setting the kernel does not accept),
-    DiskFull, NotReady, CommandFailed (mkfs, mount), and HeadraceError when the host could not be restored.
+    DiskFull, NotReady, TreatmentFailed (mkfs, mount), CommandFailed, and HeadraceError when the host could not be
+    restored.
     """
     check(spec)
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
@@ -180,10 +182,13 @@ async def _build(site: Site, spec: VolumeSpec) -> Volume:
     kind, filesystem = DEVICES[spec.device.kind], FILESYSTEMS[spec.filesystem]
     device = await kind.attach(site, spec.device)
     settings = await _set_queue(site, device, spec.queue)
-    try:
-        await site.run(filesystem.mkfs_argv(device, spec.mkfs_options, spec.filesystem_bytes))
-    except CommandFailed as error:
-        raise TreatmentFailed(error.message, place=error.place, hint=error.hint) from error
+    argv = filesystem.mkfs_argv(device, spec.mkfs_options, spec.filesystem_bytes)
+    made = await site.run(argv, check=False)
+    if made.exit_code != 0:
+        raise TreatmentFailed(
+            f"`{shlex.join(argv)}` ended with exit code {made.exit_code}: {reason_of(made.error_text)}",
+            place=site.target.name,
+        )
     path = await _mount(site, device, spec, filesystem)
     answer = await site.run(
         ["findmnt", "--kernel", "--noheadings", "--raw", "--output", "OPTIONS", "--mountpoint", path]
@@ -203,6 +208,13 @@ async def _set_queue(site: Site, device: Device, queue: Mapping[str, str]) -> li
     return await site.journal.apply(
         {f"/sys/block/{of}/queue/{name}": queue[name] for name in names for of in _queues(device, name)}
     )
+
+
+def reason_of(text: str) -> str:
+    """What mkfs said, without how it is used, which mkfs.xfs and others print behind the reason."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    usage = next((i for i, line in enumerate(lines) if line.lower().startswith("usage:")), len(lines))
+    return "; ".join((lines[:usage] or lines)[-4:])
 
 
 def _queues(device: Device, setting: str) -> list[str]:
