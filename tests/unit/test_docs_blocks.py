@@ -98,7 +98,7 @@ def test_the_agent_has_every_option_that_a_block_gives_it() -> None:
             for words in line.own:
                 if Path(words[0]).name != "headrace-agent":
                     continue
-                names = tuple(word for word in words[1:3] if re.fullmatch("[a-z]+", word))
+                names = tuple(word for word in words[1:3] if re.fullmatch("[a-z]+(-[a-z]+)*", word))
                 command = names if names[:1] in (("drive",), ("journal",)) else names[:1]
                 if command not in helped:
                     argv = [programs.agent_path(), *command, "--help"]
