@@ -93,8 +93,9 @@ JudgeAll = Callable[[list[TrialRecord]], list[TrialRecord]]
 
 def trial_seconds(table: WorkloadTable) -> float:
     """The expected wall time of one trial, before one has been timed."""
-    needs_server = workloads.make_workload(table.kind, table.options).needs_server
-    overhead = OVERHEAD_WITH_SERVER_S if needs_server else OVERHEAD_S
+    workload = workloads.make_workload(table.kind, table.options)
+    overhead = OVERHEAD_WITH_SERVER_S if workload.needs_server else OVERHEAD_S
+    overhead += workloads.seconds_after(workload)
     settling = 2 * (PIECE_S + PIECE_OVERHEAD_S) if table.steady_within_s else 0.0
     return precondition.least_seconds(table.options) + settling + table.warmup_s + table.seconds + overhead
 

@@ -20,7 +20,7 @@ from headrace.experiment.workloads.memcached import Memcached
 from headrace.experiment.workloads.observe import Observe
 from headrace.experiment.workloads.oltp import Oltp
 from headrace.experiment.workloads.options import OptionDoc
-from headrace.experiment.workloads.power_cut import PowerCut
+from headrace.experiment.workloads.power_cut import CUT_S, PowerCut
 from headrace.experiment.workloads.probe import Probe, guarded
 from headrace.experiment.workloads.replay import Replay
 from headrace.experiment.workloads.sql import Sql
@@ -46,6 +46,7 @@ __all__ = [
     "option",
     "option_docs",
     "preflight",
+    "seconds_after",
     "tools",
     "watches",
 ]
@@ -105,6 +106,11 @@ def driven_from(workload: Workload) -> tuple[tuple[str, ...], str]:
     target's host).
     """
     return (workload.clients, workload.server_address) if isinstance(workload, Driven) else ((), "")
+
+
+def seconds_after(workload: Workload) -> float:
+    """How long a trial goes on after its window, about."""
+    return CUT_S * workload.options.cuts if isinstance(workload, PowerCut) else 0.0
 
 
 def live_login(workload: Workload) -> ServerLogin | None:
