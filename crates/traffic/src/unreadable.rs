@@ -26,6 +26,7 @@ const SLOW_LOG: &str = "export the slow log itself, or mysql.slow_log with `mysq
 /// What it is, and what to do. The first match is reported, so the surest come first.
 #[rustfmt::skip]
 const KNOWN: &[(Mark, &str, &str)] = &[
+    (Begin(b"\xfe\xfe\x0c\x01"), "an index of GTIDs, which MariaDB keeps beside a binary log", "leave it out and name the log"),
     (Begin(b"%PDF-"), "a PDF document", "export as text or CSV"),
     (Begin(b"SQLite format 3"), "a database of SQLite", "export its table as CSV: sqlite3 -csv -header FILE 'SELECT * FROM ...'"),
     (Begin(b"PAR1"), "a Parquet file", "a digest that headrace saved is read by `headrace digest`; export any other as CSV"),

@@ -200,7 +200,7 @@ impl<'n> BinaryLog<'n> {
             kinds::TABLE_MAP => self.table(event, place),
             _ if kinds::changes_rows(kind) => self.rows(event, place, sink)?,
             kinds::XID => self.commit(place, End::Committed, sink)?,
-            kinds::XA_PREPARE => self.commit(place, End::Prepared, sink)?,
+            kinds::XA_PREPARE => self.commit(place, End::of_xa(event.body.first() == Some(&1)), sink)?,
             kinds::GTID | kinds::ANONYMOUS_GTID | kinds::GTID_TAGGED | kinds::MARIADB_GTID => {
                 match gtid(kind, event.header.server, event.body) {
                     Some(found) => self.assembler.gtid(place, found, sink).map(|()| Taken::Well)?,

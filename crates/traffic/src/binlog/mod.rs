@@ -8,6 +8,7 @@
 mod assemble;
 mod binary;
 mod bodies;
+mod ends;
 mod frames;
 pub mod gtid;
 mod kinds;

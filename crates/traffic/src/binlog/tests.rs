@@ -421,3 +421,36 @@ fn rows_that_a_text_leaves_out_are_said_to_be() {
     assert!(found.events.iter().all(|(text, rows, _)| !text.ends_with("(rows)") || rows.is_none()));
     assert!(coverage.places.iter().any(|place| place.reason.contains("with --verbose")), "{coverage:?}");
 }
+
+struct XaEnds(Vec<End>);
+
+impl Sink for XaEnds {
+    fn event(&mut self, _: &Event<'_>) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    fn transaction(&mut self, found: &Transaction<'_>) -> anyhow::Result<()> {
+        self.0.push(found.end);
+        Ok(())
+    }
+}
+
+#[test]
+fn how_a_transaction_of_xa_ended_is_told() {
+    let of = |head: &str, statement: &str| {
+        let text = format!(
+            "# at 4\n#261201 12:31:46 server id 1  end_log_pos 100 CRC32 0x1 \tQuery\tthread_id=1\texec_time=0\terror_code=0\n\
+             SET TIMESTAMP=1796128306/*!*/;\nXA START X'78',X'',1\n/*!*/;\n# at 100\n\
+             #261201 12:31:46 server id 1  end_log_pos 150 CRC32 0x2 \t{head}\n{statement}\n/*!*/;\n"
+        );
+        let mut ends = XaEnds(Vec::new());
+        super::read_text(text.as_bytes(), "a text", &mut ends).unwrap();
+        ends.0
+    };
+    let (prepared, committed) = ("XA PREPARE X'78',X'',1", "XA COMMIT X'78',X'',1 ONE PHASE");
+    // MySQL has the statement in the head, MariaDB the name.
+    assert_eq!(of(prepared, prepared), [End::Prepared]);
+    assert_eq!(of("XID = X'78',X'',1", prepared), [End::Prepared]);
+    assert_eq!(of(committed, committed), [End::Committed]);
+    assert_eq!([End::of_xa(false), End::of_xa(true)], [End::Prepared, End::Committed]);
+}

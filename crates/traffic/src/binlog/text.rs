@@ -10,8 +10,9 @@ use std::io::Read;
 use super::assemble::Place;
 use super::binary::BinaryLog;
 use super::bodies::{GtidEvent, Query};
+use super::ends;
 use super::gtid::{Gtid, Stream};
-use super::lines::{Lines, MOST_BYTES};
+use super::lines::MOST_BYTES;
 use super::tables::{Table, full_name};
 use super::text_header::{Head, base64, gtid, number, table};
 use super::transaction::{End, Key, Kind, LogEnd};
@@ -34,11 +35,8 @@ pub fn is_text(line: &[u8]) -> bool {
 /// # Errors
 /// It cannot be read, or the sink refused an event. Damage is counted.
 pub fn read(input: impl Read, name: &str, sink: &mut dyn Sink) -> anyhow::Result<Coverage> {
-    let mut lines = Lines::new(input);
     let mut text = Text::new(name);
-    while lines.next()? {
-        text.line(&lines.line, lines.is_cut, lines.offset, sink)?;
-    }
+    let lines = ends::read(input, &mut |line, is_cut, offset| text.line(line, is_cut, offset, sink))?;
     text.finish(lines.offset, lines.problem, sink)
 }
 
@@ -234,7 +232,9 @@ impl<'n> Text<'n> {
             }
             b"Table_map" => self.map(what),
             b"Xid" => self.log.assembler.commit(&self.place, End::Committed, sink)?,
-            b"XA" => self.log.assembler.commit(&self.place, End::Prepared, sink)?,
+            b"XA" | b"XID" => {
+                self.log.assembler.commit(&self.place, End::of_xa(what.starts_with(b"XA COMMIT ")), sink)?;
+            }
             b"Annotate_rows" | b"Rows_query" => {
                 self.log.assembler.before_statement(&self.place, b"");
                 self.of = Of::Statement;
@@ -629,7 +629,7 @@ fn label(word: &[u8]) -> &'static str {
         b"Gtid" => "Gtid_list",
         b"Binlog" => "Binlog_checkpoint",
         b"Rand" => "RAND",
-        b"XA" => "XA_prepare",
+        b"XA" | b"XID" => "XA_prepare",
         b"Query" => "Query",
         b"Query_compressed" => "Query_compressed",
         b"Xid" => "Xid",

@@ -17,6 +17,14 @@ pub enum End {
     Unfinished,
 }
 
+impl End {
+    /// Of the event that ends what a client began with XA START: prepared, or committed at once.
+    #[must_use]
+    pub fn of_xa(is_one_phase: bool) -> Self {
+        if is_one_phase { End::Committed } else { End::Prepared }
+    }
+}
+
 /// Whether a table has a primary key, as the log tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
