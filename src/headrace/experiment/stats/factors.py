@@ -7,10 +7,10 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from headrace.base.counted import counted
 from headrace.base.errors import PlanError
-from headrace.experiment.foreign import Row
 from headrace.experiment.stats import additive, misfits, whole
 from headrace.experiment.stats.aliasing import Aliasing
 from headrace.experiment.stats.choice import Cell
@@ -18,6 +18,9 @@ from headrace.experiment.stats.claims import Claim
 from headrace.experiment.stats.decision import Question
 from headrace.experiment.stats.effects import Effects, Observation, Term, analyse
 from headrace.experiment.stats.estimate import Seen
+
+if TYPE_CHECKING:
+    from headrace.experiment.foreign import Row
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,8 @@ Sources = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[SOURCE]...",
-        help="Slow, general or binary logs, pcap, recordings (on the target), - for standard input; or digests.",
+        help="Slow, general or binary logs, pcap, recordings (on the target); digests; - for standard input, also "
+        "performance_schema's summary.",
         show_default=False,
     ),
 ]
@@ -377,7 +378,8 @@ def read_sources(sources: list[str], asked: Question) -> pa.Table:
 
     if not sources:
         raise typer.BadParameter(
-            "name a SOURCE: a log, a capture, a recording, a digest, or - for standard input"
+            "name a SOURCE: a log, a capture, a recording, a digest, or - for what a pipe brings, "
+            "such as the server's own summary (headrace docs digest)"
         )
     is_here = asked.target == ["local"]
     sources = [_for_agent(source) for source in sources] if is_here else sources
