@@ -32,7 +32,6 @@ from headrace.experiment.workloads.options import Described
 from headrace.experiment.workloads.workload import Context, Cut, Measurement
 from headrace.host.agent import Agent
 from headrace.host.target import scratch_folder
-from headrace.lab.volumes.logged import log_of
 
 TABLE = "power_cuts"
 #: File systems of which the kernel takes no second one with the same identity.
@@ -120,6 +119,7 @@ class _Disk:
     """The volume, and how the trial's server was started on it."""
 
     place: str
+    log: str
     kind: str
     size_bytes: int
     server: Sequence[str]
@@ -192,7 +192,11 @@ async def _disk(context: Context) -> _Disk:
         ["findmnt", "-n", "-r", "-o", "TARGET,FSTYPE,SOURCE", "-T", data], check=False
     )
     place, kind, device = [*mounted.text.split(), "", "", ""][:3]
-    if not await context.target.exists(log_of(place)):
+    # Lazy: all kinds of volumes are behind it, and every command reads the list of workloads.
+    from headrace.lab.volumes.logged import log_of
+
+    log = log_of(place)
+    if not await context.target.exists(log):
         raise NotReady(
             f"{data} is on no volume whose writes are logged",
             place=context.target.name,
@@ -201,7 +205,7 @@ async def _disk(context: Context) -> _Disk:
     size = await context.target.run(["blockdev", "--getsize64", device])
     client, _ = await client_command(context, ())
     server, account = await _server(context)
-    return _Disk(place, kind, int(size.text), server, account, client)
+    return _Disk(place, log, kind, int(size.text), server, account, client)
 
 
 async def _server(context: Context) -> tuple[list[str], str]:
@@ -226,7 +230,7 @@ async def _watched(context: Context, disk: _Disk) -> AsyncIterator[list[Look]]:
     looks: list[Look] = []
     async with scratch_folder(context.target, context.aside) as scratch:
         output = f"{scratch}/looks"
-        _, argv = await client_command(context, ("sh", "-c", _WATCH), LOG=log_of(disk.place))
+        _, argv = await client_command(context, ("sh", "-c", _WATCH), LOG=disk.log)
         process = await context.target.spawn(
             tool.pinned(context, argv), env=tool.environment(context), stdout_path=output
         )
@@ -264,7 +268,7 @@ async def _cuts(
         place = "0:0"
         for number, look in enumerate(chosen, 1):
             after = f"{scratch}/cut"
-            where = ["--log", log_of(disk.place), "--disk", flushed, "--out", after]
+            where = ["--log", disk.log, "--disk", flushed, "--out", after]
             when = ["--from", place, "--at", str(look.at), "--seed", str(chance.getrandbits(32))]
             made = await context.target.run(
                 [agent.path, "power-cut", *where, *when],
