@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 
 from headrace.base.counted import counted
 from headrace.base.model import Value
+from headrace.change import floors
 from headrace.host.agent import Agent
 from headrace.host.facts import HostFacts
 from headrace.knobs.catalogue import CATALOGUE
@@ -57,7 +58,7 @@ OF_EACH = frozenset(
     }
 )
 #: Memory that all sessions share and that may grow to its limit.
-OF_ALL = frozenset({"innodb_ft_total_cache_size", "temptable_max_ram"})
+OF_ALL = frozenset({"innodb_ft_total_cache_size", "mhnsw_max_cache_size", "temptable_max_ram"})
 _COUPLED = ("host.vm.overcommit_memory", "host.vm.overcommit_kbytes", "host.vm.overcommit_ratio")
 _OF_TABLES = frozenset({"max_heap_table_size", "tmp_table_size"})
 #: Sizes that are usual for one, and that `hunt` proposes: few sessions need theirs at a time.
@@ -65,7 +66,7 @@ USUAL_BYTES, USUAL_TABLE_BYTES = 16 << 20, 256 << 20
 DEDICATED = "server.innodb_dedicated_server"
 _SCRIPT = """cat /proc/loadavg /proc/sys/fs/file-nr /proc/sys/fs/aio-nr | tr '\\n\\t' '  '; echo
 grep -h -E '^(MemAvailable|Committed_AS|CommitLimit|SwapTotal|Hugepagesize|HugePages_Total):' /proc/meminfo
-read -r n 2>/dev/null </proc/sys/net/netfilter/nf_conntrack_count && echo "tracked: $n"
+n=$(cat /proc/sys/net/netfilter/nf_conntrack_count 2>/dev/null) && echo "tracked: $n"
 [ -n "$1" ] && echo "maps: $(cat "/proc/$1/maps" 2>/dev/null | wc -l)"; true"""
 
 
@@ -74,7 +75,7 @@ async def why_not(agent: Agent, settings: Mapping[str, Value], facts: HostFacts)
 
     What cannot be counted is not refused: that the machine has no such number is no proof of harm.
     """
-    found = _dedicated(settings, facts)
+    found = {**_dedicated(settings, facts), **await floors.why_not(agent, settings, facts)}
     wanted = {name: number for name, value in settings.items() if (number := _number(value)) is not None}
     if not any(name in _CHECKS or _is_memory(name) for name in wanted):
         return found
@@ -291,6 +292,24 @@ def _watermarks(number: int, now: Mapping[str, int], facts: HostFacts) -> str:
     )
 
 
+def _table(number: int, now: Mapping[str, int], facts: HostFacts) -> str:
+    """Tables of the kernel's that are allocated as a whole, with eight bytes an entry."""
+    if number * 8 <= MOST_KEPT_FREE * facts.memory_bytes:
+        return ""
+    return f"{number} entries take {_gib(number * 8)} of {_gib(facts.memory_bytes)} at once"
+
+
+def _full_text(number: int, now: Mapping[str, int], facts: HostFacts) -> str:
+    """Each table with a full-text index has a cache; all of them together have a limit."""
+    total = _number(facts.variable("innodb_ft_total_cache_size") or "") or 0
+    if not total or number <= total:
+        return ""
+    return (
+        f"each table with a full-text index may have {_gib(number)}, and all of them together {_gib(total)} "
+        "(innodb_ft_total_cache_size)"
+    )
+
+
 def _aio(number: int, now: Mapping[str, int], facts: HostFacts) -> str:
     used = now.get("aio", 0)
     return "" if number >= used else f"{used} requests are reserved now: the next server would start without"
@@ -369,11 +388,15 @@ _CHECKS: dict[str, Callable[[int, Mapping[str, int], HostFacts], str]] = {
     "host.vm.max_map_count": _maps,
     "host.vm.min_free_kbytes": _kept_free,
     "host.vm.nr_hugepages": _huge_pages,
+    "host.vm.nr_hugepages_mempolicy": _huge_pages,
+    "host.net.core.rps_sock_flow_entries": _table,
     "host.net.core.somaxconn": _backlog,
+    "host.net.netfilter.nf_conntrack_buckets": _table,
     "host.net.netfilter.nf_conntrack_max": _tracked,
     "host.vm.overcommit_kbytes": _kilobytes,
     "host.vm.overcommit_memory": _overcommit,
     "host.vm.overcommit_ratio": _ratio,
     "host.vm.watermark_scale_factor": _watermarks,
+    "server.innodb_ft_cache_size": _full_text,
     "server.max_connections": _connections,
 }

@@ -6,12 +6,12 @@ are dropped as they are read.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from headrace.base.model import Facts
+from headrace.base.secret_names import announces_secret
 from headrace.change.persist.last_word import SYSCTL_CONF, SYSCTL_FOLDERS, sysctls
 from headrace.change.persist.options import OPTION_OF
 from headrace.fleet.option_lines import charset_trouble, lowered, made_of, options_of
@@ -70,7 +70,8 @@ cd "$begins" 2>/dev/null || cd /
 {FOLLOW}"""
 
 _NO_SETTING = ("defaults_", "no_defaults", "wsrep_new_cluster")
-_SECRET = re.compile(r"pass|pwd|secret|token|credential|sst_auth|access_key|filekey|init_connect|init_file")
+#: Statements, which may hold what is secret.
+_STATEMENTS = ("init_connect", "init_file")
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,9 @@ async def lasting(target: Target, facts: Mapping[str, Any]) -> Lasting:
             if not path.startswith("/")
         ]
     options, troubles = settled(read.words, start, variables)
-    kept = {name: value for name, value in options.items() if not _SECRET.search(name)}
+    kept = {
+        name: value for name, value in options.items() if not (announces_secret(name) or name in _STATEMENTS)
+    }
     return Lasting(sysctls(found.files), kept, (*unreadable, *dict.fromkeys((*broken, *troubles))))
 
 

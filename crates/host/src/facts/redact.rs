@@ -2,12 +2,43 @@
 
 pub const REMOVED: &str = "<removed>";
 
-/// Parts of an option's name that announce a secret. `sst_auth` of Galera is `user:password`.
-const SECRET_NAMES: [&str; 8] =
-    ["pass", "pwd", "secret", "token", "credential", "sst_auth", "access_key", "filekey"];
+/// Parts of an option's name that announce a secret. `sst_auth` of Galera is `user:password`; headers of
+/// telemetry carry what its receiver lets in, and a proxy's address may have a user and a password in it.
+const SECRET_NAMES: [&str; 10] = [
+    "pass",
+    "pwd",
+    "secret",
+    "token",
+    "credential",
+    "sst_auth",
+    "access_key",
+    "filekey",
+    "_headers",
+    "http_proxy",
+];
+
+/// Parts of names that speak of passwords and tokens and hold none: rules for them, their plugins, sizes of
+/// words. What is left of the name decides.
+const RULES: [&str; 15] = [
+    "validate_password",
+    "sha2_password_",
+    "sha256_password_",
+    "native_password_",
+    "old_passwords",
+    "expired_password",
+    "password_check",
+    "password_errors",
+    "password_history",
+    "password_length",
+    "password_lifetime",
+    "password_require_current",
+    "password_reuse",
+    "password_validation",
+    "token_size",
+];
 
 /// The arguments with everything that looks like a password replaced. Rather one value too many than one
-/// too few: `validate_password_length=8` is not a secret, but rarely needed.
+/// too few.
 pub fn command_line(arguments: &[String]) -> Vec<String> {
     let mut clean: Vec<String> = Vec::with_capacity(arguments.len());
     let mut value_follows = false;
@@ -40,7 +71,7 @@ pub fn value<'a>(name: &str, value: &'a str) -> &'a str {
 }
 
 fn announces_secret(name: &str) -> bool {
-    let name = name.to_lowercase().replace('-', "_");
+    let name = RULES.iter().fold(name.to_lowercase().replace('-', "_"), |name, rule| name.replace(rule, " "));
     SECRET_NAMES.iter().any(|part| name.contains(part))
 }
 
@@ -72,6 +103,18 @@ mod tests {
             ("s3_access_key", "AKIA", "<removed>"),
             ("file_key_management_filekey", "hunter2", "<removed>"),
             ("key_buffer_size", "8388608", "8388608"),
+            ("validate_password.length", "8", "8"),
+            ("validate_password_policy", "MEDIUM", "MEDIUM"),
+            ("default_password_lifetime", "180", "180"),
+            ("caching_sha2_password_digest_rounds", "5000", "5000"),
+            ("sha256_password_private_key_path", "private_key.pem", "private_key.pem"),
+            ("innodb_ft_min_token_size", "3", "3"),
+            ("cracklib_password_check_dictionary", "/usr/share/cracklib", "/usr/share/cracklib"),
+            ("password_reuse_check_interval", "365", "365"),
+            ("hashicorp_key_management_token", "hvs.x", "<removed>"),
+            ("authentication_ldap_simple_bind_root_pwd", "hunter2", "<removed>"),
+            ("telemetry.otel_exporter_otlp_traces_headers", "authorization=Bearer x", "<removed>"),
+            ("feedback_http_proxy", "u:hunter2@proxy:3128", "<removed>"),
             ("sql_mode", "STRICT_TRANS_TABLES,NO_ZERO_DATE", "STRICT_TRANS_TABLES,NO_ZERO_DATE"),
         ] {
             assert_eq!(value(name, given), expected, "{name}");
@@ -86,6 +129,8 @@ mod tests {
             ("mysqld --report-password hunter2 --port=1", "mysqld --report-password <removed> --port=1"),
             ("mysqld --report-password --port=1", "mysqld --report-password --port=1"),
             ("mysqld --report-password -x --port=1", "mysqld --report-password <removed> --port=1"),
+            ("mysqld --validate-password-length=12", "mysqld --validate-password-length=12"),
+            ("mysqld --ngram-token-size 2", "mysqld --ngram-token-size 2"),
             ("mysqld MYSQL_PWD=hunter2", "mysqld MYSQL_PWD=<removed>"),
             ("mysqld --wsrep-sst-auth=sst:hunter2", "mysqld --wsrep-sst-auth=<removed>"),
             ("mysqld --wsrep_sst_auth=sst:hunter2", "mysqld --wsrep_sst_auth=<removed>"),

@@ -103,7 +103,12 @@ in_groups() { # FOLDER FILE...: these files of all control groups of servers
 
 redact() { # what mysql prints, without values of statements and without secrets
   awk -F '\t' '
-    function secret(text) { return tolower(text) ~ /pass|pwd|secret|token|credential|sst_auth|access_key|filekey/ }
+    function secret(text) {
+      text = tolower(text); gsub(/-/, "_", text)
+      gsub(/validate_password|sha2_password_|sha256_password_|native_password_|old_passwords|expired_password|token_size/, " ", text)
+      gsub(/password_(check|errors|history|length|lifetime|require_current|reuse|validation)/, " ", text)
+      return text ~ /pass|pwd|secret|token|credential|sst_auth|access_key|filekey|_headers|http_proxy/
+    }
     function clean(text) {
       gsub(/\\\\./, "", text); gsub(/\047[^\047]*\047/, "?", text); gsub(/"[^"]*"/, "?", text)
       sub(/[\047"].*/, "?", text); sub(/(\/\*|--|#).*/, "", text); gsub(/[0-9][0-9a-fA-FxX.]*/, "0", text)

@@ -6,11 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from headrace.base.secret_names import announces_secret
 from headrace.hunt.dumps.piece import Channels, Status, Variables
 
 REMOVED = "<removed>"
-#: As the agent removes them: crates/host/src/facts/redact.rs.
-_SECRETS = ("pass", "pwd", "secret", "token", "credential", "sst_auth", "access_key", "filekey")
 #: They name no machine: the same on both sides is no evidence that it is one.
 _OF_EVERY_MACHINE = ("localhost", "localhost4", "localhost6", "(none)")
 NO_VARIABLES = "the dump has no SHOW GLOBAL VARIABLES: the server's version and settings are unknown"
@@ -112,11 +111,7 @@ def _without_secrets(name: str, value: str) -> str:
     if value in ("", "ON", "OFF"):
         return value
     has_option = any(
-        _announces(part.partition("=")[0]) for part in re.split(r"[;,&? ]", value) if "=" in part
+        announces_secret(part.partition("=")[0]) for part in re.split(r"[;,&? ]", value) if "=" in part
     )
     has_url = re.search(r"://[^/@\s]*:[^/@\s]*@", value) is not None
-    return REMOVED if _announces(name) or has_option or has_url else value
-
-
-def _announces(name: str) -> bool:
-    return any(part in name.lower().replace("-", "_") for part in _SECRETS)
+    return REMOVED if announces_secret(name) or has_option or has_url else value
