@@ -83,7 +83,7 @@ class _Host:
         ({"server.max_join_size": "1"}, "joins"),
         ({"server.max_user_connections": "1"}, "further clients"),
         ({"server.max_user_connections": "0"}, ""),
-        ({"server.max_allowed_packet": "1K"}, "larger rows"),
+        ({"server.max_allowed_packet": "1K"}, "1K is below 1048576: larger rows"),
         ({"server.max_allowed_packet": "64M"}, ""),
         ({"server.max_statement_time": "0.001"}, "longer statements"),
         ({"server.max_statement_time": "0"}, ""),

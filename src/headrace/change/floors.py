@@ -162,7 +162,7 @@ def _below(floor: Floor, text: str, has: str) -> str:
         return ""
     if before is not None and before != floor.no_limit and number >= before:
         return ""
-    return f"{text} is below {floor.least:g}: {floor.harm}" + (f" (it is {has} now)" if has else "")
+    return f"{text} is below {floor.least}: {floor.harm}" + (f" (it is {has} now)" if has else "")
 
 
 def _number(text: str) -> float | None:
