@@ -184,9 +184,10 @@ def _pages(what: str, numbers: list[int], now: Mapping[str, str], facts: HostFac
     if sorted(numbers) != numbers:
         return f"{' '.join(map(str, numbers))}: pressure begins above the most that there may be"
     if numbers[2] < needed:
+        more = f", and {clients} connections take {PAGES_OF_ONE} each" if clients else ""
         return (
-            f"{numbers[2]} pages for all of {what}; {used} are used now, and {clients} connections take "
-            f"{PAGES_OF_ONE} each: below {needed} data would be dropped"
+            f"{numbers[2]} pages for all of {what}; {used} are used now{more}: below {needed} data would be "
+            "dropped"
         )
     if numbers[2] * PAGE > facts.memory_bytes:
         return f"{numbers[2]} pages are more than the machine's {facts.memory_bytes >> 20} MiB"
