@@ -136,6 +136,12 @@ class _Host:
         ({"server.aria_sort_buffer_size": "50G"}, "aria_sort_buffer_size of one session 50.0 GiB"),
         ({"server.temptable_max_ram": "100G"}, "temptable_max_ram 100 GiB"),
         ({"server.temptable_max_ram": "2G"}, ""),
+        # 20 million rows of 4,224 bytes: of the digests themselves nothing is known here.
+        (
+            {"server.performance_schema_digests_size": "20000000"},
+            "performance_schema_digests_size of 20,000,000 rows 78.7 GiB",
+        ),
+        ({"server.performance_schema_digests_size": "200000"}, ""),
         # Alone neither does anything.
         ({"host.vm.overcommit_ratio": "1"}, ""),
         ({"host.vm.overcommit_memory": "2"}, ""),

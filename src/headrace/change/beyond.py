@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from headrace.base.counted import counted
-from headrace.base.model import Value
+from headrace.base.model import Value, Vendor
 from headrace.change import floors
 from headrace.host.agent import Agent
 from headrace.host.facts import HostFacts
@@ -59,6 +59,16 @@ OF_EACH = frozenset(
 )
 #: Memory that all sessions share and that may grow to its limit.
 OF_ALL = frozenset({"innodb_ft_total_cache_size", "mhnsw_max_cache_size", "temptable_max_ram"})
+#: Rows that performance_schema takes memory for at the start: bytes of one on MariaDB 10.11 and on MySQL 8.0, by
+#: SHOW ENGINE PERFORMANCE_SCHEMA STATUS, and the variables whose bytes it has besides.
+_DIGEST, _TEXT = "performance_schema_max_digest_length", "performance_schema_max_sql_text_length"
+OF_ROWS: Mapping[str, tuple[int, int, tuple[str, ...]]] = {
+    "performance_schema_digests_size": (512, 4224, (_DIGEST,)),
+    "performance_schema_events_stages_history_long_size": (104, 104, ()),
+    "performance_schema_events_statements_history_long_size": (1424, 1504, (_DIGEST, _TEXT)),
+    "performance_schema_events_transactions_history_long_size": (320, 344, ()),
+    "performance_schema_events_waits_history_long_size": (176, 176, ()),
+}
 _COUPLED = ("host.vm.overcommit_memory", "host.vm.overcommit_kbytes", "host.vm.overcommit_ratio")
 _OF_TABLES = frozenset({"max_heap_table_size", "tmp_table_size"})
 #: Sizes that are usual for one, and that `hunt` proposes: few sessions need theirs at a time.
@@ -115,7 +125,8 @@ def _dedicated(settings: Mapping[str, Value], facts: HostFacts) -> dict[str, str
 def _is_memory(name: str) -> bool:
     variable = name.removeprefix("server.")
     return variable != name and (
-        variable in OF_SESSIONS | OF_EACH | OF_ALL or (name in CATALOGUE and CATALOGUE[name].is_memory)
+        variable in OF_SESSIONS | OF_EACH | OF_ALL | set(OF_ROWS)
+        or (name in CATALOGUE and CATALOGUE[name].is_memory)
     )
 
 
@@ -157,6 +168,11 @@ def _memory(name: str, wanted: Mapping[str, int], now: Mapping[str, int], facts:
         parts[f"{variable} of one session"] = wanted[name]
     elif variable in OF_ALL:
         parts[variable] = wanted[name]
+    elif variable in OF_ROWS:
+        on_mariadb, on_mysql, texts = OF_ROWS[variable]
+        row = on_mariadb if facts.vendor is Vendor.MARIADB else on_mysql
+        row += sum(_number(facts.variable(text) or "") or 0 for text in texts)
+        parts[f"{variable} of {wanted[name]:,} rows"] = wanted[name] * row
     huge = now.get("HugePages_Total", 0) * now.get("Hugepagesize", 0)
     if huge and (facts.variable("large_pages") or "OFF").upper() not in ("ON", "1"):
         parts["huge pages"] = huge
