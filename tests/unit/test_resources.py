@@ -179,7 +179,10 @@ def test_full_cores_that_nobody_waits_for_are_busy_not_saturated() -> None:
     evidence = unwell(rates=cores(user=93.0, idle=0.5))
     assert limiting(evidence) is None
     assert use(evidence, "cpu").level is Level.BUSY
-    assert "99% busy and will saturate next" in evidence.verdict.sentence
+    assert (
+        "The CPUs are 99% busy, and hardly any task waits for one yet: more work would."
+        in evidence.verdict.sentence
+    )
 
 
 def test_iowait_is_idle_time() -> None:

@@ -43,6 +43,8 @@ from headrace.hunt.segments import RETRANSMITTED, lost_segments
 
 #: Above this a resource is worth a look, though nothing waits for it yet.
 BUSY = 0.70
+#: Of CPU time that nobody waits for: "nothing is saturated" would be hard to believe above.
+FULL_TIME = 0.95
 #: Maximum single cores to name; if there are more, it is a problem of the host, not of a core.
 MOST_CORES = 4
 #: Share of the time in which some task waited (PSI): above which it is more than noise, and above which it
@@ -618,6 +620,8 @@ def _sentence(
         busy = _percent(cpu.utilisation)
         if QUEUE_UNKNOWN in cpu.saturation:
             return f"The CPUs are {busy} busy; {QUEUE_UNKNOWN}: {gaps.what_tells_the_queue(window)}.{blind}"
+        if cpu.utilisation >= FULL_TIME:
+            return f"The CPUs are {busy} busy, and hardly any task waits for one yet: more work would.{blind}"
         return f"Nothing is saturated; the CPUs are {busy} busy and will saturate next.{blind}"
     idle = _percent(1 - cpu.utilisation)
     if waits := io_waits.clause(window, facts, uses):
