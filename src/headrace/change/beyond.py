@@ -172,7 +172,7 @@ def _memory(name: str, wanted: Mapping[str, int], now: Mapping[str, int], facts:
         on_mariadb, on_mysql, texts = OF_ROWS[variable]
         row = on_mariadb if facts.vendor is Vendor.MARIADB else on_mysql
         row += sum(_number(facts.variable(text) or "") or 0 for text in texts)
-        parts[f"{variable} of {wanted[name]:,} rows"] = wanted[name] * row
+        parts[f"{variable} of {counted(wanted[name], 'row')}"] = wanted[name] * row
     huge = now.get("HugePages_Total", 0) * now.get("Hugepagesize", 0)
     if huge and (facts.variable("large_pages") or "OFF").upper() not in ("ON", "1"):
         parts["huge pages"] = huge

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.base.counted import counted
 from headrace.experiment.report.view import View
 from headrace.experiment.stats import cuts
 from headrace.experiment.stats.cuts import Lost
@@ -37,7 +38,9 @@ def keys(view: View) -> list[Key]:
         Key("Most in one cut", text.count(max(each.most for each in taken)), "acknowledged transactions"),
         Key("Configurations that lost none", f"{kept} of {len(taken)}", "in these cuts"),
         Key(
-            "Cuts", text.count(sum(each.cuts for each in taken)), f"in {sum(e.trials for e in taken)} trials"
+            "Cuts",
+            text.count(sum(each.cuts for each in taken)),
+            f"in {counted(sum(each.trials for each in taken), 'trial')}",
         ),
     ]
 
