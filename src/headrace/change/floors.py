@@ -99,7 +99,6 @@ _FLOORS: dict[str, Floor] = {
     "server.open_files_limit": Floor(1024, "tables and connections could not be opened", 0),
     "server.range_optimizer_max_mem_size": Floor(65_536, "ranges would be read as whole tables", 0),
     "server.sql_select_limit": Floor(1_000_000, "a SELECT without LIMIT would silently lose rows"),
-    "server.table_open_cache": Floor(64, "each statement would open its tables anew"),
     "server.tmp_disk_table_size": Floor(16 * MIB, _SPACE),
     "server.wait_timeout": Floor(5, _SESSIONS),
 }
