@@ -59,7 +59,9 @@ def busy(folder: Path) -> Iterator[Server]:
         yield server
 
 
-@pytest.mark.parametrize("shell", ["dash", "bash --posix", "busybox sh"])
+@pytest.mark.parametrize(
+    "shell", ["dash", pytest.param("bash --posix", marks=pytest.mark.thorough), "busybox sh"]
+)
 def test_what_it_writes_is_a_hunt_and_has_no_secret(shell: str, busy: Server, tmp_path: Path) -> None:
     if shutil.which(shell.split()[0]) is None:
         pytest.skip(f"{shell} is not installed")
