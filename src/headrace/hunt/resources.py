@@ -43,8 +43,6 @@ from headrace.hunt.segments import RETRANSMITTED, lost_segments
 
 #: Above this a resource is worth a look, though nothing waits for it yet.
 BUSY = 0.70
-#: Of CPU time that nobody waits for: "nothing is saturated" would be hard to believe above.
-FULL_TIME = 0.95
 #: Maximum single cores to name; if there are more, it is a problem of the host, not of a core.
 MOST_CORES = 4
 #: Share of the time in which some task waited (PSI): above which it is more than noise, and above which it
@@ -611,16 +609,13 @@ def _sentence(
     if cpu is None or cpu.utilisation is None:
         return f"The bottleneck of this host is unknown: {gaps.why_unknown(window)}."
     unknown = [use.name for use in uses if use.level is Level.UNKNOWN]
-    blind = (
-        f" Not known: how busy {', '.join(unknown)} {'is' if len(unknown) == 1 else 'are'}."
-        if unknown
-        else ""
-    )
+    are = "is" if len(unknown) == 1 else "are"
+    blind = f" Not known: how busy {', '.join(unknown)} {are}." if unknown else ""
     if cpu.level is Level.BUSY:
         busy = _percent(cpu.utilisation)
         if QUEUE_UNKNOWN in cpu.saturation:
             return f"The CPUs are {busy} busy; {QUEUE_UNKNOWN}: {gaps.what_tells_the_queue(window)}.{blind}"
-        if cpu.utilisation >= FULL_TIME:
+        if cpu.utilisation >= FULL:  # nobody would believe that nothing is saturated
             return f"The CPUs are {busy} busy, and hardly any task waits for one yet: more work would.{blind}"
         return f"Nothing is saturated; the CPUs are {busy} busy and will saturate next.{blind}"
     idle = _percent(1 - cpu.utilisation)
