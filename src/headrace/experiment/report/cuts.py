@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from headrace.base.counted import counted
 from headrace.experiment.report.view import View
-from headrace.experiment.stats import cuts
 from headrace.experiment.stats.cuts import Lost
 from headrace.show import text
 from headrace.show.parts import Cell, Cells, Column, Key, Section, Table
@@ -18,7 +17,7 @@ SEE = (
 
 def section(view: View) -> Section:
     """Without parts where no power was cut."""
-    taken = cuts.lost(view.records, view.design.by_name, view.design.alpha)
+    taken = view.lost
     if not taken:
         return Section("cuts", "Power cuts", "What does a power cut take?", data={"power_cuts": []})
     data = {"power_cuts": [each.to_json() for each in taken]}
@@ -28,7 +27,7 @@ def section(view: View) -> Section:
 
 def keys(view: View) -> list[Key]:
     """The key figures; none where no power was cut."""
-    taken = cuts.lost(view.records, view.design.by_name, view.design.alpha)
+    taken = view.lost
     if not taken:
         return []
     worst = max(taken, key=lambda each: each.per_cut.estimate)

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from headrace.base.effect import Effect, Verdict
 from headrace.experiment.report import adopt
 from headrace.experiment.report.view import View
-from headrace.experiment.stats import cuts
 from headrace.experiment.stats.headline import TAIL
 from headrace.experiment.stats.trials import THROUGHPUT
 from headrace.show.notice import Conclusion, Notice, Told
@@ -29,7 +28,7 @@ def notice(view: View) -> Notice:
 
 def _of_cuts(view: View) -> Conclusion:
     """Worse where any of the configurations lost what it had acknowledged."""
-    taken = cuts.lost(view.records, view.design.by_name, view.design.alpha)
+    taken = view.lost
     if not taken:
         return Conclusion.NOT_ENOUGH_DATA
     return Conclusion.WORSE if any(each.cuts_that_lost for each in taken) else Conclusion.EQUIVALENT

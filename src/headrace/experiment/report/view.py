@@ -11,7 +11,7 @@ from headrace.base.model import TrialState
 from headrace.experiment.kinds.decided import Decided
 from headrace.experiment.report import duet, evidence, machines, switchback, tables
 from headrace.experiment.report.evidence import Evidence
-from headrace.experiment.stats import sequential
+from headrace.experiment.stats import cuts, sequential
 from headrace.experiment.stats.result import Analysis
 from headrace.experiment.stats.study import analyse_experiment
 from headrace.experiment.stats.trials import Tables, TrialResponse, read_tables, trial_responses
@@ -49,6 +49,11 @@ class View:
     def evidence(self) -> Evidence:
         """The series of every trial, which take time to read."""
         return evidence.gather(self.folder, self.analysis, self.responses)
+
+    @cached_property
+    def lost(self) -> list[cuts.Lost]:
+        """What power cuts took; empty where none was cut."""
+        return cuts.lost(self.records, self.design.by_name, self.design.alpha)
 
     @cached_property
     def groups(self) -> list[tables.Group]:
